@@ -14,7 +14,7 @@ over pulls. The functions of the library that the policies use:
     rlaxlib.tsallis_inf_probabilities                Tsallis-INF,
     rlaxlib.tsallis_inf_update                       its loss estimates,
     rlaxlib.gradient_bandit_update                   the gradient bandit,
-    rlaxlib.boltzmann_probabilities                  Boltzmann exploration,
+    rlaxlib.softmax                                  Boltzmann exploration,
     rlaxlib.greedy                                   the arm with the highest score,
     rlaxlib.categorical_sample                       the arm that is pulled.
 
@@ -231,7 +231,7 @@ def boltzmann(config) -> Policy:
     """Return Boltzmann exploration with a constant temperature."""
 
     def probabilities(_, state, __):
-        return rlaxlib.boltzmann_probabilities(state.means, config.temperature)
+        return rlaxlib.softmax(config.temperature).probs(state.means)
 
     def update(state, pull):
         return rlaxlib.bandit_update(state, pull.arm, pull.reward)

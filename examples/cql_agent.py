@@ -11,7 +11,6 @@ agent is a pytree: `agent.update(batch)` returns a new agent.
     rlaxlib.l2_loss                          the TD loss of the critics,
     rlaxlib.cql_loss                         the conservative loss of the critics,
     rlaxlib.sac_policy_loss                  the loss of the policy,
-    rlaxlib.behaviour_cloning_loss           the loss of a policy that only imitates.
 
 The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
 with many random actions before it, and is written to a file in the format of
@@ -102,7 +101,7 @@ class BCAgent(struct.PyTreeNode):
             log_probs = jax.vmap(rlaxlib.tanh_normal_log_prob_of_action)(
                 batch.actions, mu, sigma
             )
-            bc_loss = jnp.mean(rlaxlib.behaviour_cloning_loss(log_probs))
+            bc_loss = -jnp.mean(log_probs)
             return bc_loss, {"actor_loss": bc_loss}
 
         actor, info = self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)

@@ -9,7 +9,6 @@ advantages. The agent is a pytree: `agent.update(batch)` returns a new agent.
     rlaxlib.l2_loss                    the loss of the critics,
     rlaxlib.gaussian_diagonal          the policy,
     rlaxlib.advantage_weighted_loss    the loss of the policy,
-    rlaxlib.behaviour_cloning_loss     the loss of a policy that imitates all actions.
 
 The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
 with many random actions before it, and is written to a file in the format of
@@ -109,7 +108,7 @@ class BCAgent(struct.PyTreeNode):
 
         def loss(params):
             log_probs = log_prob(self.actor, batch, params)
-            bc_loss = jnp.mean(rlaxlib.behaviour_cloning_loss(log_probs))
+            bc_loss = -jnp.mean(log_probs)
             return bc_loss, {"actor_loss": bc_loss}
 
         actor, info = self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)

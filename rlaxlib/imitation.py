@@ -1,10 +1,10 @@
 """Imitation learning: losses and rewards from an expert's demonstrations.
 
-- Behaviour cloning (BC): `behaviour_cloning_loss`.
+- Behaviour cloning (BC): the loss is `-log_prob`, averaged by `masked_mean`.
 - Q-learning from demonstrations (DQfD): `dqfd_margin_loss`.
 - Adversarial imitation (GAIL, AIRL, FAIRL, DAC): `discriminator_loss`,
   `gradient_penalty`, `adversarial_reward`, `airl_logit`.
-- Soft Q imitation learning (SQIL): `sqil_reward`.
+- Soft Q imitation learning (SQIL): the reward is 1 for demonstrations, otherwise 0.
 """
 
 from __future__ import annotations
@@ -24,47 +24,10 @@ from rlaxlib._core.types import ArrayLike, Bool, Float, Int
 __all__ = [
     "adversarial_reward",
     "airl_logit",
-    "behaviour_cloning_loss",
     "discriminator_loss",
     "dqfd_margin_loss",
     "gradient_penalty",
-    "sqil_reward",
 ]
-
-
-@checked
-def behaviour_cloning_loss(
-    log_prob: Float[ArrayLike, "..."], sample_mask: Bool[ArrayLike, "..."] | None = None
-) -> Float[Array, "..."]:
-    """Compute the behaviour-cloning (BC) loss, a negative log-likelihood.
-
-    Takes one log-probability for each step, returns one loss for each.
-
-    .. math:: L_t = -log π(a_t | s_t)
-
-    Average it by `masked_mean` with the same mask.
-
-    Args:
-        log_prob: Log-probabilities or log-densities of the expert's actions,
-            shape `[...]`.
-        sample_mask: False for time steps to ignore, shape `[...]`; or None.
-
-    Returns:
-        Losses :math:`L_t`, shape `[...]`; 0 at steps to ignore.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> log_prob, sample_mask = jnp.array([-1.5, jnp.nan]), jnp.array([True, False])
-        >>> print(rlaxlib.behaviour_cloning_loss(log_prob, sample_mask))
-        [1.5 0. ]
-
-    References:
-        Dean A. Pomerleau, *ALVINN: An Autonomous Land Vehicle in a Neural Network*,
-        1988. https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html
-    """
-    return -log_prob
 
 
 @checked
@@ -299,38 +262,3 @@ def airl_logit(
     """
     f = td_error(potential_tm1, r_t, discount_t, potential_t)
     return f - jax.lax.stop_gradient(log_prob_tm1)
-
-
-@checked
-def sqil_reward(is_expert: Bool[ArrayLike, "..."]) -> Float[Array, "..."]:
-    """Compute the reward of soft Q imitation learning (SQIL).
-
-    Takes one flag for each transition, returns one reward for each.
-
-    .. math::
-
-        r = { 1   if the expert took the action
-            { 0   otherwise
-
-    The agent learns by `soft_q_learning` or SAC from batches of which one half is
-    demonstrations. The rewards of the environment are not used.
-
-    Args:
-        is_expert: Whether each transition is a demonstration, shape `[...]`.
-
-    Returns:
-        Rewards, in float32, shape `[...]`.
-
-    Raises:
-        ArgumentError: If `is_expert` has the wrong dtype.
-
-    Example:
-        >>> print(rlaxlib.sqil_reward(jnp.array([True, False])))
-        [1. 0.]
-
-    References:
-        Siddharth Reddy, Anca D. Dragan and Sergey Levine, *SQIL: Imitation Learning via
-        Reinforcement Learning with Sparse Rewards*, 2019.
-        https://arxiv.org/abs/1905.11108
-    """
-    return is_expert.astype(jnp.float32)

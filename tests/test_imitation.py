@@ -14,21 +14,7 @@ margin_loss = jax.jit(jax.value_and_grad(rlaxlib.dqfd_margin_loss))
 reward = jax.jit(rlaxlib.adversarial_reward, static_argnums=1)
 
 
-# --- Behaviour cloning and DQfD. ---
-
-
-@pytest.mark.parametrize("padding", [np.nan, -inf, inf])
-def test_behaviour_cloning_ignores_padding(padding):
-    log_prob = np.float32([-1, padding, -3])
-    mask = np.array([True, False, True])
-
-    def mean(log_prob):
-        losses = rlaxlib.behaviour_cloning_loss(log_prob, mask)
-        return rlaxlib.masked_mean(losses, mask)
-
-    value, gradient = jax.jit(jax.value_and_grad(mean))(log_prob)
-    assert value == 2
-    np.testing.assert_array_equal(gradient, [-0.5, 0.0, -0.5])
+# --- DQfD. ---
 
 
 def test_margin_loss_is_zero_if_the_expert_is_better_by_the_margin():
@@ -174,13 +160,6 @@ def test_potentials_of_airl_add_up_to_those_of_the_ends():
 def test_airl_does_not_train_the_policy():
     gradient = jax.jit(jax.grad(rlaxlib.airl_logit, argnums=(0, 1, 2, 4)))
     assert gradient(2.0, -1.0, 1.0, 0.9, 3.0) == (-1, 0, 1, np.float32(0.9))
-
-
-def test_sqil_reward_is_one_for_the_expert():
-    reward = rlaxlib.sqil_reward(np.array([True, False]))
-    np.testing.assert_array_equal(reward, [1, 0])
-    assert reward.dtype == jnp.float32
-    assert rlaxlib.sqil_reward(True) == 1
 
 
 @pytest.mark.parametrize(

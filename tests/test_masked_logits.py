@@ -24,7 +24,6 @@ LOGITS = (
 )
 # Other arguments whose softmax a function takes, for which -inf marks illegal actions.
 VALUES = {
-    "boltzmann_probabilities": ("means",),
     "discrete_cql_loss": ("q",),
     "effective_sample_size": ("log_weights",),
     "mellowmax": ("q",),

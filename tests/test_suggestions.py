@@ -107,12 +107,46 @@ def test_a_misspelt_keyword_leads_to_the_argument_unless_it_is_an_acronym():
 def test_tables_lead_to_names_and_arguments_that_exist():
     tables = suggestions.tables()
     for names in (tables["concepts"] | tables["functions"]).values():
-        assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in names)
+        real = [x for x in names if re.fullmatch(r"[\w.]+", x)]  # No expressions.
+        assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in real)
     arguments = {name for each in ALL.values() for name in each.names}
     stems = arguments | set(map(suggestions._stem, arguments))
     assert not tables["arguments"].keys() - stems
     for name in arguments:  # An argument is no other word for another one.
         assert name in suggestions.meant(name, [name, "else"])
+
+
+# Names that the library had before its first release.
+FORMER = {
+    "advantage_expectile_loss": "hiql_value_loss",
+    "behaviour_cloning_loss": "-log_prob",
+    "boltzmann_probabilities": "softmax",
+    "dppo_mask": "divergence_ppo_mask",
+    "duelling_q_values": "dueling_q_values",
+    "ensemble_diversity_loss": "edac_diversity_loss",
+    "factorised_noise": "factorized_noise",
+    "gtd2_losses": "gtd2_loss",
+    "gumbel_value_loss": "xql_value_loss",
+    "icm_losses": "icm_loss",
+    "ladder_epsilons": "apex_epsilons",
+    "monotonic_mix": "qmix",
+    "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
+    "quantile_fraction_loss": "fqf_fraction_loss",
+    "quantile_mean": "jnp.mean(quantiles)",
+    "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
+    "sparse_value_loss": "sql_value_loss",
+    "spo_loss": "simple_policy_loss",
+    "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",
+    "tdc_losses": "tdc_loss",
+    "token_baseline": "optimal_token_baseline",
+    "truncated_quantile_targets": "tqc_targets",
+}
+
+
+def test_former_names_lead_to_new_ones_or_to_an_expression():
+    for former, name in FORMER.items():
+        with pytest.raises(AttributeError, match=re.escape(f"See `{name}`")):
+            getattr(rlaxlib, former)
 
 
 @pytest.mark.parametrize("name", ["__path_of__", "zzzzzz"])

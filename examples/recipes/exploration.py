@@ -87,7 +87,8 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
 
     mask = jnp.ones(len(errors), bool) if sample_mask is None else sample_mask
     memory, episodic = jax.lax.scan(step, memory, (embeddings, mask))
-    rewards = rlaxlib.ngu_reward(episodic, 1 + (errors - moments[0]) / moments[1])
+    modulation = 1 + (errors - moments[0]) / moments[1]
+    rewards = episodic * jnp.clip(modulation, 1, 5)
     return jnp.where(mask, rewards, 0), memory
 
 

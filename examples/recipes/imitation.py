@@ -22,7 +22,7 @@ def bc(params, apply, batch):
     """
     log_pi = jax.nn.log_softmax(apply(params, batch.s_tm1))
     log_prob = rlaxlib.batched_index(log_pi, batch.a_tm1)
-    return jnp.mean(rlaxlib.behaviour_cloning_loss(log_prob))
+    return -jnp.mean(log_prob)
 
 
 def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
@@ -116,7 +116,7 @@ def sqil(params, target_params, apply, batch, temperature=1.0):
     Usual (github.com/HumanCompatibleAI/imitation, by others): one half of the batch
     demonstrations, otherwise those of DQN, which takes the place of soft Q-learning.
     """
-    r_t = rlaxlib.sqil_reward(batch.is_expert)
+    r_t = jnp.where(batch.is_expert, 1.0, 0.0)
     q_tm1, q_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     td_error = jax.vmap(rlaxlib.soft_q_learning, (0, 0, 0, 0, 0, None))(
         q_tm1, batch.a_tm1, r_t, batch.discount_t, q_t, temperature

@@ -381,7 +381,7 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
         jnp.where(legal, selector, -jnp.inf),
     )
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    loss = rlaxlib.huber_loss(td_error) + rlaxlib.behaviour_cloning_loss(log_prob)
+    loss = rlaxlib.huber_loss(td_error) - log_prob
     return jnp.mean(loss) + cost * jnp.mean(logits**2)
 
 
@@ -402,5 +402,4 @@ def decision_transformer(params, apply, batch):
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    loss = rlaxlib.behaviour_cloning_loss(log_prob)
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(-log_prob, batch.sample_mask)

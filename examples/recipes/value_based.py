@@ -205,9 +205,8 @@ def mmd_dqn(params, target_params, apply, batch):
     kernels, exp(-d²/h) with h from 1 to 10.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
-    q_t = jax.vmap(jax.vmap(rlaxlib.quantile_mean, in_axes=1))(z_t)
     select = jax.vmap(lambda z, a: z[:, a])
-    z_t = select(z_t, jnp.argmax(q_t, axis=-1))
+    z_t = select(z_t, jnp.argmax(jnp.mean(z_t, axis=1), axis=-1))
     target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
     loss = jax.vmap(rlaxlib.energy_distance_loss)
     return jnp.mean(loss(select(z_tm1, batch.a_tm1), target))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import jax
+
 
 class FunctionTuple:
     """Functions by name, in an order: `init, update = create_ema()` unpacks two.
@@ -29,3 +31,14 @@ class FunctionTuple:
         named = zip(self._functions, self, strict=True)
         shown = [f"{name}={getattr(x, '__name__', repr(x))}" for name, x in named]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def is_ours(value: Any) -> bool:
+    """Return whether an object holds neither a function of the user nor an array."""
+    if not isinstance(value, FunctionTuple):
+        return False
+    try:
+        hash(value)
+    except TypeError:  # A setting is traced.
+        return False
+    return not jax.tree.leaves(value)

@@ -1,4 +1,4 @@
-"""Count, mean and variance of the unmasked entries of an array, over all devices."""
+"""Number, mean and variance of the unmasked entries of an array, over all devices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Moments(NamedTuple):
     """Statistics of entries.
 
     Attributes:
-        count: Number of entries.
+        number: Number of entries.
         mean: Their mean, 0 if there are none.
         variance: Their variance, exactly 0 of equal entries, and 0 if there are none.
         deviations: Entries minus their mean, of the shape of the entries, 0 if masked.
     """
 
-    count: Array
+    number: Array
     mean: Array
     variance: Array
     deviations: Array
@@ -52,9 +52,9 @@ def of(
     # Relative to one of them, equal entries have a mean without rounding error.
     shift = devices.largest(x, mask, axis_name, axis)
     x = jnp.where(mask, x - along(shift), 0)
-    count = devices.total(jnp.sum(mask, axis, dtype=x.dtype), axis_name)
-    size = jnp.maximum(count, 1)
+    number = devices.total(jnp.sum(mask, axis, dtype=x.dtype), axis_name)
+    size = jnp.maximum(number, 1)
     mean = total(x) / size
     deviations = jnp.where(mask, x - along(mean), 0)
     variance = total(jnp.square(deviations)) / size
-    return Moments(count, shift + mean, variance, deviations)
+    return Moments(number, shift + mean, variance, deviations)

@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import errors, programs, rules, specs
+from rlaxlib._core import errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Function
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.programs import Casts
@@ -369,7 +369,7 @@ class Plan:
         for place in fitted.numbers:
             leaves[place] = float(leaves[place])
         is_ours = all(
-            given[n] is self.defaults.get(n) or getattr(given[n], "is_ours", False)
+            given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
         others = {n: given[n] for n in self.loose if n not in static}

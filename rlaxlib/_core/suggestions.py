@@ -153,7 +153,7 @@ def publish(package: dict[str, Any]) -> list[str]:
         chapters = [x for x in vars(topic).values() if inspect.ismodule(x)]
         if not hasattr(topic, "__all__"):
             vars(topic)["__all__"] = [
-                name for each in chapters for name in each.__all__
+                name for each in chapters for name in getattr(each, "__all__", ())
             ]
     names = [name for each in topics.values() for name in each.__all__]
     for module in (package, *map(vars, topics.values())):

@@ -15,11 +15,10 @@ from jax import Array
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
-from rlaxlib.bandits._statistics import one_hot
+from rlaxlib.bandits._shared import one_hot
 
 __all__ = [
     "GradientBanditState",
-    "boltzmann_probabilities",
     "exp3_probabilities",
     "exp3_update",
     "gradient_bandit_update",
@@ -42,41 +41,6 @@ class GradientBanditState(NamedTuple):
     preferences: Float[ArrayLike, "A"]
     baseline: Float[ArrayLike, ""] = 0.0
     pulls: Int[ArrayLike, ""] = 0
-
-
-@checked
-def boltzmann_probabilities(
-    means: Float[ArrayLike, "A"], temperature: Float[ArrayLike, "in (0, inf)"]
-) -> Float[Array, "A"]:
-    """Compute the probabilities of Boltzmann exploration (softmax exploration).
-
-    Takes one mean reward for each arm, returns one probability for each.
-
-    .. math:: π_a ∝ exp(μ̂_a/τ)
-
-    With a constant temperature the regret grows linearly: lower it over time. The
-    probabilities ignore how often an arm was pulled.
-
-    Args:
-        means: Mean reward :math:`μ̂_a` of each arm, shape `[A]`.
-        temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
-
-    Returns:
-        Probabilities :math:`π_a`, shape `[A]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> means = jnp.log(jnp.array([1.0, 1.0, 2.0]))
-        >>> print(rlaxlib.boltzmann_probabilities(means, temperature=1.0))
-        [0.25 0.25 0.5 ]
-
-    References:
-        Nicolò Cesa-Bianchi and others, *Boltzmann Exploration Done Right*, 2017.
-        https://arxiv.org/abs/1705.10257
-    """
-    return legality.softmax(means, temperature)
 
 
 @checked

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib.bandits._shared import one_hot
 
 __all__ = [
     "BanditState",
@@ -229,11 +229,3 @@ def sliding_window_update(
     errors = jnp.where(pulled, each - means[:, None], 0)
     variances = jnp.sum(jnp.square(errors), axis=1) / size
     return SlidingWindowState(counts, means, variances, arms, rewards)
-
-
-def one_hot(arm: Array, like: Array) -> Array:
-    """Return 1 for the arm and 0 for all others, or NaN if it is out of range."""
-    arm = indexing.widened(arm)
-    pulled = jnp.arange(like.size, dtype=arm.dtype) == arm
-    pulled = pulled.astype(like.dtype)
-    return jnp.where(indexing.is_inside(arm, like.size), pulled, jnp.nan)

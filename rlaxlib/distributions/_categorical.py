@@ -11,17 +11,17 @@ every function returns 0 with a gradient of 0, so that padding adds nothing to a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import indexing, legality, safe
+from rlaxlib._core import safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib.distributions._shared import Function, legal_softmax
 
 __all__ = [
     "ClippedEntropySoftmax",
@@ -34,8 +34,6 @@ __all__ = [
     "clipped_entropy_softmax",
     "softmax",
 ]
-
-Function = Callable[..., Array]
 
 
 class DiscreteDistribution(FunctionTuple):
@@ -177,7 +175,7 @@ def categorical_sample(
         Chris J. Maddison, Daniel Tarlow and Tom Minka, *A\* Sampling*, 2014.
         https://arxiv.org/abs/1411.0030
     """
-    probs = jnp.where(legal_actions(probs, action_mask), probs, 0)
+    probs = jnp.where(streams.filled(action_mask, probs), probs, 0)
     is_valid = jnp.all((probs >= 0) & jnp.isfinite(probs), axis=-1)
     is_valid &= jnp.any(probs > 0, axis=-1)
     return jnp.where(is_valid, jax.random.categorical(key, jnp.log(probs)), -1)
@@ -507,72 +505,3 @@ class ClippedEntropySoftmax(Softmax):
         # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
         largest = jnp.log(jnp.maximum(n_legal, 2))
         return jnp.minimum(entropy, self.entropy_clip * largest)
-
-
-# --- The softmax of legal actions. ---
-
-
-def legal_actions(logits: Array, action_mask: Array | None) -> Array:
-    """Return `action_mask` with the shape of `logits`; without one, all are legal."""
-    return jnp.broadcast_to(True if action_mask is None else action_mask, logits.shape)
-
-
-class LegalSoftmax(NamedTuple):
-    """A softmax over legal actions: weights, and their sum.
-
-    Attributes:
-        legal: True for legal actions, `[..., A]`.
-        gaps: Logits minus the largest, divided by the temperature, so at most 0; 0 for
-            illegal actions, `[..., A]`.
-        weights: Their exponentials, 0 for illegal actions, `[..., A]`.
-        total: The sum of the weights, 1 if no action is legal, `[..., 1]`.
-        any_legal: Whether an action is legal, `[...]`.
-    """
-
-    legal: Array
-    gaps: Array
-    weights: Array
-    total: Array
-    any_legal: Array
-
-    @property
-    def logits(self) -> Array:
-        """The gaps, minus infinity for illegal actions, `[..., A]`."""
-        return jnp.where(self.legal, self.gaps, -jnp.inf)
-
-    @property
-    def probs(self) -> Array:
-        """The probabilities, 0 if no action is legal, `[..., A]`."""
-        return self.weights / self.total
-
-    @property
-    def log_probs(self) -> Array:
-        """The log-probabilities, 0 if no action is legal, `[..., A]`."""
-        log_probs = self.logits - jnp.log(self.total)
-        return jnp.where(self.any_legal[..., None], log_probs, 0)
-
-    def log_prob(self, sample: Array) -> Array:
-        """Return log-probabilities of actions `[...]` or `[N, ...]`."""
-        each = [self.logits, jnp.log(self.total)]
-        logits, log_total = (
-            jnp.broadcast_to(x, (*sample.shape, x.shape[-1])) for x in each
-        )
-        log_prob = indexing.pick(logits, sample) - log_total[..., 0]
-        return jnp.where(jnp.broadcast_to(self.any_legal, sample.shape), log_prob, 0)
-
-    def entropy(self) -> Array:
-        """Return the entropy `[...]`: the logarithm of the sum minus the mean gap."""
-        mean = jnp.sum(self.weights * self.gaps, axis=-1) / self.total[..., 0]
-        return jnp.log(self.total[..., 0]) - mean
-
-
-def legal_softmax(
-    logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
-) -> LegalSoftmax:
-    """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    gaps, legal = legality.gaps(logits, action_mask, temperature)
-    weights = jnp.where(legal, jnp.exp(gaps), 0)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    any_legal = total != 0  # The largest weight is 1.
-    total = jnp.where(any_legal, total, 1)
-    return LegalSoftmax(legal, gaps, weights, total, any_legal[..., 0])

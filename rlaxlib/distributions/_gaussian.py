@@ -6,7 +6,6 @@ The last axis holds the dimensions. All axes before it are batch axes, and are k
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,8 @@ from rlaxlib._core import checks
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key
-from rlaxlib.distributions._categorical import Function
+from rlaxlib.distributions import _shared
+from rlaxlib.distributions._shared import Function
 
 __all__ = [
     "ContinuousDistribution",
@@ -142,7 +142,7 @@ def multivariate_normal_kl_divergence(
         Solomon Kullback and Richard A. Leibler, *On Information and Sufficiency*, 1951.
         https://doi.org/10.1214/aoms/1177729694
     """
-    return normal_kl(mu_0, sigma_0, mu_1, sigma_1)
+    return _shared.normal_kl(mu_0, sigma_0, mu_1, sigma_1)
 
 
 @jax.tree_util.register_dataclass
@@ -178,7 +178,7 @@ class GaussianDiagonal(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        return normal_sample(key, mu, self._or_own(sigma, mu))
+        return _shared.normal_sample(key, mu, self._or_own(sigma, mu))
 
     @checked
     def prob(
@@ -202,7 +202,7 @@ class GaussianDiagonal(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        return jnp.exp(normal_log_density(sample, mu, self._or_own(sigma, mu)))
+        return jnp.exp(_shared.normal_log_density(sample, mu, self._or_own(sigma, mu)))
 
     @checked
     def log_prob(
@@ -226,7 +226,7 @@ class GaussianDiagonal(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        return normal_log_density(sample, mu, self._or_own(sigma, mu))
+        return _shared.normal_log_density(sample, mu, self._or_own(sigma, mu))
 
     logprob = log_prob
 
@@ -249,7 +249,7 @@ class GaussianDiagonal(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        return normal_entropy(mu, self._or_own(sigma, mu))
+        return _shared.normal_entropy(mu, self._or_own(sigma, mu))
 
     @checked
     def kl_to_standard_normal(
@@ -271,7 +271,7 @@ class GaussianDiagonal(ContinuousDistribution):
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
         sigma = self._or_own(sigma, mu)
-        return normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu))
+        return _shared.normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu))
 
     @checked
     def kl(
@@ -308,44 +308,3 @@ class GaussianDiagonal(ContinuousDistribution):
         own = Float[ArrayLike, "[] or [D] or [..., D]"]
         checks.fit(mu=(mu, Float[ArrayLike, "..., D"]), sigma=(self.sigma, own))
         return jnp.asarray(self.sigma, mu.dtype)
-
-
-# --- Formulas. A sigma has shape `[]`, `[D]` or that of its mean. ---
-
-
-def normal_sample(key: Array, mu: Array, sigma: Array) -> Array:
-    """Return `mu + sigma * noise`."""
-    noise = jax.random.normal(key, mu.shape, jnp.result_type(mu, sigma))
-    return mu + _over(sigma, mu) * noise
-
-
-def normal_log_density(x: Array, mu: Array, sigma: Array) -> Array:
-    """Return the log-density of `x`, which may have more leading axes."""
-    mu, sigma = _over(mu, x), _over(sigma, x)
-    z = (x - mu) / sigma
-    terms = -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
-    return jnp.sum(terms, axis=-1)
-
-
-def normal_entropy(mu: Array, sigma: Array) -> Array:
-    """Return the entropy."""
-    terms = jnp.log(_over(sigma, mu)) + 0.5 * math.log(2 * math.pi * math.e)
-    return jnp.sum(terms, axis=-1)
-
-
-def normal_kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
-    """Return the KL divergence."""
-    sigma_0, sigma_1 = _over(sigma_0, mu_0), _over(sigma_1, mu_0)
-    z = (mu_0 - mu_1) / sigma_1
-    d = (sigma_0 - sigma_1) / sigma_1
-    # `log1p(d)` is accurate for close sigmas, but minus infinity where d rounds to -1.
-    log_ratio = jnp.where(
-        d > -0.5, jnp.log1p(jnp.maximum(d, -0.5)), jnp.log(sigma_0 / sigma_1)
-    )
-    terms = 0.5 * (jnp.square(d) + jnp.square(z)) + (d - log_ratio)
-    return jnp.sum(terms, axis=-1)
-
-
-def _over(parameter: Array, x: Array) -> Array:
-    """Return a parameter with the shape of `x`."""
-    return jnp.broadcast_to(parameter, x.shape)

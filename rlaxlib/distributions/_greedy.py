@@ -8,13 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, indexing, safe
+from rlaxlib._core import checks, indexing, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
-from rlaxlib.distributions._categorical import (
-    DiscreteDistribution,
-    legal_actions,
-)
+from rlaxlib.distributions._categorical import DiscreteDistribution
 
 __all__ = ["EpsilonGreedy", "Greedy", "epsilon_greedy", "greedy"]
 
@@ -337,7 +334,7 @@ def _entropy(probs: Array) -> Array:
 
 def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
-    legal, dtype = legal_actions(preferences, action_mask), preferences.dtype
+    legal, dtype = streams.filled(action_mask, preferences), preferences.dtype
     largest = safe.largest(jnp.where(legal, preferences, -jnp.inf), axis=-1)
     largest = jnp.expand_dims(largest, -1)
     best = (legal & (preferences == largest)).astype(dtype)

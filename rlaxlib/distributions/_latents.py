@@ -12,14 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Key
-from rlaxlib.distributions._categorical import (
-    categorical_kl_divergence,
-    legal_actions,
-    legal_softmax,
-)
+from rlaxlib.distributions._categorical import categorical_kl_divergence
+from rlaxlib.distributions._shared import legal_softmax
 
 __all__ = [
     "BalancedKlOutputs",
@@ -81,7 +78,8 @@ def unimix_logits(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    p, possible = legal_softmax(logits, action_mask), legal_actions(logits, action_mask)
+    p = legal_softmax(logits, action_mask)
+    possible = streams.filled(action_mask, logits)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
     mixture = (1 - mix) * p.probs + mix * uniform

@@ -16,13 +16,8 @@ from jax import Array
 from rlaxlib._core import checks, errors
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
-from rlaxlib.distributions._gaussian import (
-    ContinuousDistribution,
-    normal_entropy,
-    normal_kl,
-    normal_log_density,
-    normal_sample,
-)
+from rlaxlib.distributions import _shared
+from rlaxlib.distributions._gaussian import ContinuousDistribution
 
 __all__ = [
     "SquashedGaussian",
@@ -136,7 +131,7 @@ def tanh_normal_log_prob(
     """
     u = pre_tanh
     log_derivative = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))  # log(1 - tanh² u)
-    return normal_log_density(u, mean, stddev) - jnp.sum(log_derivative)
+    return _shared.normal_log_density(u, mean, stddev) - jnp.sum(log_derivative)
 
 
 @checked(compiled=False)
@@ -243,7 +238,7 @@ class SquashedGaussian(ContinuousDistribution):
         minimum: Minimum,
         maximum: Maximum,
     ) -> Float[Array, "..., D"]:
-        u = normal_sample(key, *self._activate(mu, sigma))
+        u = _shared.normal_sample(key, *self._activate(mu, sigma))
         return _squash(u, minimum.astype(u.dtype), maximum.astype(u.dtype))
 
     @checked(compiled=False)
@@ -363,7 +358,7 @@ class SquashedGaussian(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        return normal_entropy(*self._activate(mu, sigma))
+        return _shared.normal_entropy(*self._activate(mu, sigma))
 
     @checked
     def kl_to_standard_normal(
@@ -387,7 +382,7 @@ class SquashedGaussian(ContinuousDistribution):
         """
         mean, stddev = self._activate(mu, sigma)
         zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
-        return normal_kl(mean, stddev, zeros, ones)
+        return _shared.normal_kl(mean, stddev, zeros, ones)
 
     @checked
     def kl(
@@ -415,7 +410,7 @@ class SquashedGaussian(ContinuousDistribution):
             ArgumentError: If a shape or dtype is wrong.
         """
         first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
-        return normal_kl(*first, *second)
+        return _shared.normal_kl(*first, *second)
 
     def _log_density(
         self,
@@ -464,7 +459,7 @@ def _log_density(
     )
     u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
     log_slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
-    return normal_log_density(u, mean, stddev) - jnp.sum(log_slope, axis=-1)
+    return _shared.normal_log_density(u, mean, stddev) - jnp.sum(log_slope, axis=-1)
 
 
 def _margin(action: ArrayLike) -> float:

@@ -21,7 +21,7 @@ from rlaxlib._core import (
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
-from rlaxlib.exploration import _neighbors
+from rlaxlib.exploration import _shared
 
 __all__ = [
     "IcmOutputs",
@@ -30,7 +30,6 @@ __all__ = [
     "diayn_reward",
     "icm_loss",
     "knn_entropy_reward",
-    "ngu_reward",
     "rnd_loss",
     "rnd_reward",
 ]
@@ -214,8 +213,8 @@ def icm_loss(
     Example:
         >>> predicted, features = jnp.array([1.0, 2.0]), jnp.array([3.0, 2.0])
         >>> loss, outputs = rlaxlib.icm_loss(predicted, features, jnp.zeros(2), 0)
-        >>> print(loss.round(4), outputs.forward_loss, outputs.reward)
-        0.9545 2.0 0.02
+        >>> print(f"{loss:.3f}", outputs.forward_loss, outputs.reward)
+        0.955 2.0 0.02
 
     References:
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
@@ -282,7 +281,7 @@ def knn_entropy_reward(
             f"`num_neighbors` is {num_neighbors}, must be less than the number of "
             f"states, {len(data)}"
         )
-    negated, _ = _neighbors.nearest(data, x, num_neighbors + 1)
+    negated, _ = _shared.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     d = jnp.mean(distances, axis=1) if average else distances[:, -1]
     finite = jnp.all(jnp.isfinite(x), axis=1)
@@ -364,44 +363,6 @@ def diayn_reward(
     log_p = -jnp.log(logits.size) if log_prior is None else log_prior
     log_ratio = jax.nn.log_softmax(logits) - log_p
     return jax.lax.stop_gradient(indexing.pick(log_ratio, skill))
-
-
-@checked
-def ngu_reward(
-    episodic: Float[ArrayLike, "..."],
-    modulation: Float[ArrayLike, "..."],
-    max_modulation: Float[ArrayLike, "in [1, inf)"] = 5.0,
-) -> Float[Array, "..."]:
-    """Compute the intrinsic reward from episodic and lifelong novelty (NGU).
-
-    Takes rewards of any shape, returns one reward for each.
-
-    .. math:: r = r^episodic min(max(α, 1), L)
-
-    In Never Give Up, lifelong novelty is :math:`α = 1 + (e - μ)/σ`, with the error
-    :math:`e` of `rnd_loss` and its running mean and standard deviation.
-
-    Args:
-        episodic: Rewards :math:`r^episodic` of an episode, of any shape `[...]`.
-        modulation: Lifelong novelty :math:`α`, of the same shape `[...]`.
-        max_modulation: Upper bound :math:`L` of the factor, in [1, inf), shape `[]`.
-
-    Returns:
-        Rewards :math:`r`, of the shape of `episodic`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> modulation = jnp.array([0.5, 3.0, 9.0])
-        >>> print(rlaxlib.ngu_reward(jnp.array([1.0, 2.0, 1.0]), modulation))
-        [1. 6. 5.]
-
-    References:
-        Adrià Puigdomènech Badia and others, *Never Give Up: Learning Directed
-        Exploration Strategies*, section 2, 2020. https://arxiv.org/abs/2002.06038
-    """
-    return episodic * jnp.clip(modulation, 1, max_modulation)
 
 
 def _update_moments(

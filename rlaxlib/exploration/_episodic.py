@@ -13,7 +13,7 @@ from jax import Array
 from rlaxlib._core import checks, dtypes, meshes, programs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
-from rlaxlib.exploration import _neighbors
+from rlaxlib.exploration import _shared
 
 __all__ = ["IntrinsicRewardState", "episodic_memory_intrinsic_rewards"]
 
@@ -67,7 +67,7 @@ def episodic_memory_intrinsic_rewards(
     oldest rows. Empty rows are not neighbours; without neighbours, the reward is
     :math:`β/c`. A state of None therefore starts with `num_neighbors` embeddings at the
     origin, which are overwritten first. Reset the state at the start of an episode.
-    Multiply the reward by lifelong novelty with `ngu_reward`.
+    In Never Give Up, multiply the reward by lifelong novelty, clipped to [1, 5].
 
     Args:
         embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
@@ -138,8 +138,8 @@ def _rewards(
     (memory, wide, beta, c, eps, xi, s_max), narrow = dtypes.widen(
         *(jnp.asarray(x) for x in given)
     )
-    memory, points = _neighbors.comparable(memory, wide)
-    negated, _ = _neighbors.nearest(memory, points, k)
+    memory, points = _shared.comparable(memory, wide)
+    negated, _ = _shared.nearest(memory, points, k)
     found = jnp.isfinite(negated)
     squares = jnp.where(found, -negated, 0)
     (carried,), _ = dtypes.widen(state.distance_sum)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import checks, dtypes
+from rlaxlib._core import dtypes
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Real, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
+from rlaxlib.exploration._shared import Metric, comparable, nearest, search
 
 __all__ = ["KNNQueryResult", "knn_query"]
-
-Metric = Callable[[Array, Array], Array]
 
 
 class KNNQueryResult(NamedTuple):
@@ -79,62 +75,5 @@ def knn_query(
         negated, indices = nearest(*comparable(data, query_points), count)
     else:
         (x, y), _ = dtypes.widen(data, query_points)
-        negated, indices = _search(x, y, count, metric)  # Not compiled: see `checked`.
+        negated, indices = search(x, y, count, metric)  # Not compiled: see `checked`.
     return KNNQueryResult(data[indices], indices, negated)
-
-
-def comparable(data: Array, points: Array) -> tuple[Array, Array]:
-    """Return two arrays as floats of one dtype, of single precision at least."""
-    floats = [x for x in (data, points) if jnp.issubdtype(x.dtype, jnp.floating)]
-    dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
-    dtype = jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype
-    return data.astype(dtype), points.astype(dtype)
-
-
-def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
-    """Find the nearest neighbours of points by squared Euclidean distance.
-
-    Args:
-        data: Points to search, of single precision at least, shape `[N, D]`.
-        points: Points whose neighbours to find, of the same dtype, shape `[Q, D]`.
-        count: Number of neighbours, at most `N`.
-
-    Returns:
-        Negated distances, nearest first, and indices, both of shape `[Q, count]`.
-    """
-    # The gradient of the search would visit all points.
-    fixed = jax.lax.stop_gradient((data, points))
-    found, indices = _search_compiled(*fixed, count, _squared_distance)
-    finite = jnp.isfinite(found)
-    # Mask before the square: its gradient at infinity would be 0 * inf, which is NaN.
-    offset = jnp.where(finite[..., None], points[:, None] - data[indices], 0)
-    negated = -jnp.sum(jnp.square(offset), axis=-1)
-    return jnp.where(finite, negated, found), indices
-
-
-def _search(
-    data: Array, points: Array, count: int, metric: Metric
-) -> tuple[Array, Array]:
-    """Return the negated distances and the indices of the nearest points."""
-
-    def distance(x: Array, y: Array) -> Array:
-        return checks.result("metric(x, y)", metric(x, y), Real[ArrayLike, ""])
-
-    to_all = jax.vmap(jax.vmap(distance, (None, 0)), (0, None))
-    distances = to_all(points, data)
-    if not jnp.issubdtype(distances.dtype, jnp.floating):
-        distances = distances.astype(float)  # Unsigned integers cannot be negated.
-    negated, indices = jax.lax.top_k(-distances, count)
-    return negated, indices
-
-
-# Outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
-_search_compiled: Callable[..., tuple[Array, Array]] = jax.jit(
-    _search, static_argnames=("count", "metric")
-)
-
-
-def _squared_distance(x: Array, y: Array) -> Array:
-    """Return ‖x - y‖² of two points `[D]`, infinite if one of them is not finite."""
-    squared = jnp.sum(jnp.square(x - y))
-    return jnp.where(jnp.isnan(squared), jnp.inf, squared)

@@ -108,7 +108,7 @@ def linear_token_log_probs(
     .. math::
 
         log π_t(v) = z_{t,v} - logsumexp_{u ∈ S_t}(z_{t,u}),
-        z_t = c \tanh((h_t W + b) / c) / τ
+        z_t = c tanh((h_t W + b) / c) / τ
 
     Without a soft cap, :math:`z_t = (h_t W + b) / τ`. The set :math:`S_t` is the
     vocabulary, or the tokens that the sampler kept. The result is that of

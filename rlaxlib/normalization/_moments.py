@@ -23,7 +23,8 @@ from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Real, Tree
+from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
+from rlaxlib.normalization._shared import real, scale, zeros
 
 __all__ = [
     "Ema",
@@ -431,37 +432,7 @@ class RunningMoments(FunctionTuple):
         return state.moments(), state
 
 
-# --- What the chapters of normalization share. ---
-
-
-def zeros(template_tree: Any) -> Any:
-    """Return zeros like the leaves of a tree, in single precision at least."""
-
-    def zeros_like(leaf: Any) -> Array:
-        (x,), _ = dtypes.widen(_real("template_tree", leaf))
-        return jnp.zeros_like(x, dtype=x.dtype)  # Not weakly typed.
-
-    return jax.tree.map(zeros_like, template_tree)
-
-
-def scale(variance: Array, min_scale: Array) -> Array:
-    """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
-    varied = ~(variance <= 0)  # Or NaN.
-    deviation = jnp.sqrt(jnp.where(varied, variance, 1))
-    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
-    return jnp.where(varied, bounded, 1)
-
-
 # --- Parts of the moving averages. ---
-
-
-def _real(name: str, leaf: Any) -> Array:
-    """Return a leaf of floats or integers as floats."""
-    checks.fit(**{name: (leaf, Real[ArrayLike, "..."])})
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        leaf = jnp.zeros(leaf.shape, leaf.dtype)
-    is_integer = jnp.issubdtype(jnp.result_type(leaf), jnp.integer)
-    return jnp.asarray(leaf, float if is_integer else None)
 
 
 def _mix(
@@ -501,7 +472,7 @@ def _zero_like_leaves(tree: Any) -> Array:
 
 def _clean(leaf: Any, mean: Array, mask: Array | None) -> Array:
     """Return a leaf in the dtype of its mean, and 0 where it is masked."""
-    x = _real("tree", leaf)
+    x = real("tree", leaf)
     if not x.size:
         checks.fail("`tree.size` is 0, must be at least 1")
     if mask is not None:
@@ -580,7 +551,7 @@ def _entries(tree: Any, like: Any) -> Any:
     """Return the leaves as floats, whose last axes are those of one entry."""
     leaves, structure = cast(Any, jax.tree.flatten(tree))
     for i, entry in enumerate(cast(Any, jax.tree.leaves(like))):
-        x = _real("tree", leaves[i])
+        x = real("tree", leaves[i])
         axes = x.ndim - entry.ndim
         if axes < 0 or x.shape[axes:] != entry.shape:
             checks.fail(

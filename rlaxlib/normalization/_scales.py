@@ -23,7 +23,7 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Real
-from rlaxlib.normalization import _moments
+from rlaxlib.normalization import _shared
 from rlaxlib.normalization._moments import (
     Ema,
     EmaState,
@@ -314,7 +314,7 @@ class ReturnBasedScale(FunctionTuple):
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
-        scale = _moments.scale(variance, jnp.asarray(self.min_scale))
+        scale = _shared.scale(variance, jnp.asarray(self.min_scale))
         return scale, ReturnScaleState(steps_state, returns_state)
 
 
@@ -447,7 +447,7 @@ class PercentileScale(FunctionTuple):
 
 def _zero(template: Any) -> Array:
     """Return a zero like an array, in single precision at least."""
-    return jnp.sum(_moments.zeros(template))
+    return jnp.sum(_shared.zeros(template))
 
 
 def _past_sums(

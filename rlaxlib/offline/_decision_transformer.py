@@ -28,7 +28,7 @@ def returns_to_go(
 
     It is `discounted_returns` without bootstrapping, also where the stream is cut. The
     paper does not discount: discounts are 1, and 0 where an episode ended. The policy
-    is then trained by `behaviour_cloning_loss` on the actions.
+    is then trained on the actions by `-log_prob`.
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.

@@ -39,5 +39,6 @@ from rlaxlib.policies._ppo import *
 from rlaxlib.policies._ppo_penalty import *
 from rlaxlib.policies._sac import *
 from rlaxlib.policies._search import *
+from rlaxlib.policies._shared import *
 from rlaxlib.policies._trust_region import *
 from rlaxlib.policies._vmpo import *

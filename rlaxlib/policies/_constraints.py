@@ -8,74 +8,34 @@ falls while it is below. `pid_lagrangian` controls the multiplier of a cost inst
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import checks, devices, safe
+from rlaxlib._core import devices
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
-from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib.policies._shared import (
+    KlConstraints,
+    LagrangePenalty,
+    Projection,
+    check_dual,
+    losses_of,
+    total_losses,
+)
 
 __all__ = [
-    "LagrangePenalty",
     "PidLagrangian",
     "PidLagrangianState",
     "compute_parametric_kl_penalty_and_dual_loss",
     "kl_constraint_loss",
     "pid_lagrangian",
 ]
-
-Projection = Callable[[Array], Array]
-
-
-# Applied in single precision at least: 1e-10 is 0 in float16.
-positive = functools.partial(jnp.clip, min=1e-10)
-
-
-def softplus(x: Array) -> Array:
-    """Return :math:`log(1 + e^x) + 10⁻⁸`, which is positive for any `x`."""
-    return jax.nn.softplus(x) + 1e-8
-
-
-class LagrangePenalty(NamedTuple):
-    """A bound on a divergence, and the dual variable that enforces it.
-
-    In JAX transformations `per_dimension` stays a Python bool.
-
-    Attributes:
-        alpha: Parameter of the dual variable :math:`α`, before the projection.
-        epsilon: Bound :math:`ε` on the divergence, in [0, inf), shape `[]`.
-        per_dimension: Whether each action dimension has its own constraint with this
-            bound. Divergences then have one more axis, the last.
-    """
-
-    alpha: Float[ArrayLike, "*_"]
-    epsilon: Float[ArrayLike, "in [0, inf)"]
-    per_dimension: Static[bool, ""] = False
-
-
-# As an ordinary named tuple, `per_dimension` would be traced.
-jax.tree_util.register_dataclass(
-    LagrangePenalty, data_fields=("alpha", "epsilon"), meta_fields=("per_dimension",)
-)
-
-KlConstraints = Sequence[tuple[Float[ArrayLike, "*_"], LagrangePenalty]]
-
-
-def project(operator: Projection, alpha: Array) -> Array:
-    """Return a projected dual variable, after checking its shape."""
-    dual: Any = operator(alpha)
-    shape = ", ".join(map(str, alpha.shape))
-    kind = Float[ArrayLike, shape]
-    return checks.result("projection_operator(alpha)", dual, kind)
 
 
 @checked
@@ -290,78 +250,3 @@ class PidLagrangian(FunctionTuple):
         derivative = jax.nn.relu(cost - state.cost)
         multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
         return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
-
-
-# --- Losses, shared by MPO and V-MPO. ---
-
-
-def losses_of(
-    kl: Array, penalty: LagrangePenalty, operator: Projection, stop: bool = True
-) -> tuple[Array, Array, Array]:
-    """Return both losses of a constraint, and its projected dual variable."""
-    dual = project(operator, penalty.alpha)
-    alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
-    kl_loss = safe.product(stop_if(stop, alpha), kl)
-    alpha_loss = safe.product(alpha, penalty.epsilon - stop_if(stop, kl))
-    if penalty.per_dimension:
-        kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
-    return kl_loss, alpha_loss, dual
-
-
-def total_losses(
-    kl_constraints: KlConstraints,
-    operator: Projection,
-    stop: bool = True,
-    states: tuple[str, Array] | None = None,
-) -> tuple[Array, Array]:
-    """Return the sums of both losses over constraints.
-
-    Args:
-        kl_constraints: Pairs of divergences and penalties.
-        operator: Function that makes the dual variables positive.
-        stop: Whether to stop the gradients.
-        states: An argument with the axes of the states, and its name. By default the
-            divergences of the first constraint.
-
-    Returns:
-        Both sums, 0 if there are no constraints.
-    """
-    zero = jnp.asarray(0.0)  # Weakly typed, so that it adds to any dtype.
-    kl_loss = alpha_loss = zero if states is None else jnp.zeros_like(states[1])
-    for i, (kl, penalty) in enumerate(kl_constraints):
-        path = f"kl_constraints[{i}]"
-        check_dual(f"{path}[1]", penalty, f"{path}[0]", kl)
-        states = states or (f"{path}[0]", kl[..., 0] if penalty.per_dimension else kl)
-        axes = states[1].shape + kl.shape[-1:] * penalty.per_dimension
-        check_shape(f"{path}[0]", kl, [axes], *states)
-        losses = losses_of(kl, penalty, operator, stop)
-        kl_loss, alpha_loss = kl_loss + losses[0], alpha_loss + losses[1]
-    return kl_loss, alpha_loss
-
-
-def temperature(name: str, constraint: LagrangePenalty, operator: Projection) -> Array:
-    """Return the temperature of an E-step, shape `[]`."""
-    check_dual(name, constraint, "temperature", jnp.zeros(()))
-    return project(operator, constraint.alpha).reshape(())
-
-
-# --- Checks of shapes. ---
-
-
-def check_dual(name: str, penalty: LagrangePenalty, kl_name: str, kl: Array) -> None:
-    """Check that a dual variable is one for all divergences, or one for each."""
-    if penalty.per_dimension and not kl.ndim:
-        checks.fail(f"`{name}.per_dimension` is True, must be False")
-    dimensions = [kl.shape[-1:]] if penalty.per_dimension else []
-    shapes = [(), (1,), *dimensions, kl.shape]
-    check_shape(f"{name}.alpha", penalty.alpha, shapes, kl_name, kl)
-
-
-def check_shape(
-    name: str, x: Array, shapes: list[tuple[int, ...]], other: str, like: Array
-) -> None:
-    """Check that an array has one of the shapes that fit to another array."""
-    if x.shape not in shapes:
-        needed = " or ".join(map(str, dict.fromkeys(shapes)))
-        match = f" to match `{other}`, which has shape {like.shape}" * bool(like.ndim)
-        checks.fail(f"`{name}` has shape {x.shape}, must be {needed}{match}")

@@ -18,7 +18,7 @@ from rlaxlib._core import dtypes, safe
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
-from rlaxlib.policies._constraints import check_shape
+from rlaxlib.policies._shared import check_shape
 
 __all__ = [
     "PolicyTarget",

@@ -17,15 +17,13 @@ from rlaxlib import distributions
 from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
-from rlaxlib.policies._constraints import (
+from rlaxlib.policies._shared import (
     LagrangePenalty,
-    Projection,
-    softplus,
-)
-from rlaxlib.policies._mpo import (
     MpoConstraintOutputs,
     MpoWeightOutputs,
+    Projection,
     constrain,
+    softplus,
     weigh,
 )
 

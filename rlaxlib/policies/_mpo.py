@@ -19,23 +19,23 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib import diagnostics, distributions
+from rlaxlib import distributions
 from rlaxlib._core import checks, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
-from rlaxlib.policies import _constraints
-from rlaxlib.policies._constraints import (
+from rlaxlib.policies import _shared
+from rlaxlib.policies._shared import (
     KlConstraints,
     LagrangePenalty,
+    MpoConstraintOutputs,
+    MpoWeightOutputs,
     Projection,
 )
 
 __all__ = [
     "CategoricalMpoOutputs",
-    "MpoConstraintOutputs",
     "MpoOutputs",
-    "MpoWeightOutputs",
     "categorical_mpo_loss",
     "mpo_compute_weights_and_temperature_loss",
     "mpo_loss",
@@ -61,49 +61,6 @@ class MpoOutputs(NamedTuple):
     alpha_loss: Float[Array, "*_"]
     normalized_weights: Float[Array, "*_"]
     num_samples: Shaped[Array, ""]
-
-
-class MpoWeightOutputs(NamedTuple):
-    """E-step diagnostics of MPO: the weights of the actions and their temperature.
-
-    Fields other than the loss have no gradient.
-
-    Attributes:
-        loss: Loss of the temperature, shape `[]`.
-        eta: Temperature :math:`η`, shape `[]`.
-        weights: Weights of the N samples, shape `[N]`, or of all actions, shape `[A]`.
-        kl: KL(weights ‖ target policy) in nats, shape `[]`. From samples it is at most
-            :math:`log N`; with a larger bound the temperature falls to 0.
-        relative_kl: `kl` divided by its bound, shape `[]`. Its mean approaches 1.
-        effective_sample_size: Effective sample size :math:`1/∑_i w_i²`, shape `[]`.
-    """
-
-    loss: Float[Array, ""]
-    eta: Float[Array, ""]
-    weights: Float[Array, "*_"]
-    kl: Float[Array, ""]
-    relative_kl: Float[Array, ""]
-    effective_sample_size: Float[Array, ""]
-
-
-class MpoConstraintOutputs(NamedTuple):
-    """M-step diagnostics of MPO: a KL constraint and its dual variable.
-
-    Fields other than the losses have no gradient.
-
-    Attributes:
-        kl_loss: Penalty on the divergence, shape `[]`.
-        alpha_loss: Loss of the dual variable, shape `[]`.
-        alpha: Dual variable :math:`α`, of the shape of its parameter.
-        kl: KL(target policy ‖ policy) in nats, shape `[]`; or `[D]` if per dimension.
-        relative_kl: `kl` divided by its bound. `alpha` rises if its mean is above 1.
-    """
-
-    kl_loss: Float[Array, ""]
-    alpha_loss: Float[Array, ""]
-    alpha: Float[Array, "*_"]
-    kl: Float[Array, "*_"]
-    relative_kl: Float[Array, "*_"]
 
 
 class CategoricalMpoOutputs(NamedTuple):
@@ -136,7 +93,7 @@ def mpo_loss(
     sample_q_values: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
     kl_constraints: KlConstraints,
-    projection_operator: Projection = _constraints.positive,
+    projection_operator: Projection = _shared.positive,
     policy_loss_weight: Float[ArrayLike, ""] = 1.0,
     temperature_loss_weight: Float[ArrayLike, ""] = 1.0,
     kl_loss_weight: Float[ArrayLike, ""] = 1.0,
@@ -209,13 +166,12 @@ def mpo_loss(
         Abbas Abdolmaleki and others, *Relative Entropy Regularized Policy Iteration*,
         2018. https://arxiv.org/abs/1812.02256
     """
-    axis = _count_axis(sample_q_values, sample_axis)
-    temperature_loss, w = _sample_weights(
-        sample_q_values, temperature_constraint, projection_operator, axis
+    temperature_loss, w, count = _sample_weights(
+        sample_q_values, temperature_constraint, projection_operator, sample_axis
     )
     w = stop_if(use_stop_gradient, w)
-    policy_loss = -safe.expectation(w, sample_log_probs, axis)
-    kl_loss, alpha_loss = _constraints.total_losses(
+    policy_loss = -safe.expectation(w, sample_log_probs, sample_axis)
+    kl_loss, alpha_loss = _shared.total_losses(
         kl_constraints,
         projection_operator,
         states=("sample_q_values, one sample", policy_loss),
@@ -227,7 +183,7 @@ def mpo_loss(
         + safe.product(alpha_loss_weight, alpha_loss)
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
-    return loss, MpoOutputs(*terms, w, jnp.asarray(w.shape[axis]))
+    return loss, MpoOutputs(*terms, w, count)
 
 
 @checked
@@ -275,11 +231,9 @@ def mpo_compute_weights_and_temperature_loss(
         Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*,
         section 4.1, 2018. https://arxiv.org/abs/1806.06920
     """
-    axis = _count_axis(sample_q_values, sample_axis)
-    loss, weights = _sample_weights(
-        sample_q_values, temperature_constraint, projection_operator, axis
+    return _sample_weights(
+        sample_q_values, temperature_constraint, projection_operator, sample_axis
     )
-    return loss, weights, jnp.asarray(weights.shape[axis])
 
 
 @checked
@@ -289,7 +243,7 @@ def categorical_mpo_loss(
     q_values: Float[ArrayLike, "A"],
     temperature_constraint: LagrangePenalty,
     policy_constraint: LagrangePenalty,
-    projection_operator: Projection = _constraints.softplus,
+    projection_operator: Projection = _shared.softplus,
     *,
     action_mask: Bool[ArrayLike, "A"] | None = None,
 ) -> tuple[Float[Array, ""], CategoricalMpoOutputs]:
@@ -346,7 +300,7 @@ def categorical_mpo_loss(
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
         for each in (temperature_constraint, policy_constraint)
     )
-    temperature = weigh(
+    temperature = _shared.weigh(
         "temperature_constraint", q_values, log_prior, weight_bound, projection_operator
     )
     w = jnp.where(legal, temperature.weights, 0)
@@ -356,7 +310,9 @@ def categorical_mpo_loss(
     kl = distributions.categorical_kl_divergence(
         target_logits, logits, action_mask=action_mask
     )
-    policy = constrain("policy_constraint", kl, policy_bound, projection_operator)
+    policy = _shared.constrain(
+        "policy_constraint", kl, policy_bound, projection_operator
+    )
     loss = policy_loss + temperature.loss + policy.kl_loss + policy.alpha_loss
     entropy = distributions.softmax().entropy
     return loss, CategoricalMpoOutputs(
@@ -370,17 +326,23 @@ def categorical_mpo_loss(
     )
 
 
-def _count_axis(q_values: Array, sample_axis: int) -> int:
-    """Return the axis of the samples, counted from the first."""
-    if not -q_values.ndim <= sample_axis < q_values.ndim:
+def _sample_weights(
+    values: Array, constraint: LagrangePenalty, operator: Projection, sample_axis: int
+) -> tuple[Array, Array, Array]:
+    """Return the temperature loss, the weights of samples, and their number."""
+    if not -values.ndim <= sample_axis < values.ndim:
         checks.fail(
-            f"`sample_axis` is {sample_axis}, must be in [-{q_values.ndim}, "
-            f"{q_values.ndim})"
+            f"`sample_axis` is {sample_axis}, must be in [-{values.ndim}, "
+            f"{values.ndim})"
         )
-    axis = sample_axis % q_values.ndim
-    if not q_values.shape[axis]:
+    axis = sample_axis % values.ndim
+    count = values.shape[axis]
+    if not count:
         checks.fail(f"`sample_q_values` has no samples on its axis {axis}")
-    return axis
+    eta = _shared.temperature("temperature_constraint", constraint, operator)
+    log_uniform = -math.log(count)
+    losses = _shared.e_step(values, eta, constraint.epsilon, log_uniform, axis)
+    return *losses, jnp.asarray(count)
 
 
 def _legal(
@@ -397,83 +359,3 @@ def _legal(
     best = jnp.max(q_values, -1, keepdims=True, initial=-jnp.inf, where=legal)
     q_values = jnp.where(legal, q_values, jnp.where(some, best, 0))
     return legal, jax.nn.log_softmax(logits), q_values
-
-
-# --- The E-step and the M-step. ---
-
-
-def exponents(values: Array, best: Array, eta: Array) -> Array:
-    """Return :math:`(x - max x) / η`, at least -10¹⁵.
-
-    The weight is 0 there. An infinite exponent would make the gradient by the
-    temperature NaN: `0 * inf`.
-    """
-    lowest = -1e15 * stop_gradient(eta)
-    return jnp.maximum(values - best, lowest) / eta
-
-
-def _sample_weights(
-    values: Array, constraint: LagrangePenalty, operator: Projection, axis: int
-) -> tuple[Array, Array]:
-    """Do the E-step for samples, and return the temperature loss and the weights."""
-    eta = _constraints.temperature("temperature_constraint", constraint, operator)
-    log_uniform = -math.log(values.shape[axis])
-    return _e_step(values, eta, constraint.epsilon, log_uniform, axis)
-
-
-def _e_step(
-    values: Array,
-    eta: Array,
-    epsilon: Array,
-    log_prior: Array | float,
-    axis: int = 0,
-) -> tuple[Array, Array]:
-    """Return the temperature loss and the weights: p e^{x/η}, normalised."""
-    values = jnp.nan_to_num(values, nan=jnp.nan)  # Infinities become finite.
-    # Relative to the best value: terms of size x/η cancel in the gradient by η.
-    best = stop_gradient(jnp.max(values, axis=axis, keepdims=True))
-    logits = log_prior + exponents(values, best, eta)
-    soft_maximum = jnp.squeeze(best, axis) + eta * jax.nn.logsumexp(logits, axis=axis)
-    return eta * epsilon + soft_maximum, jax.nn.softmax(logits, axis=axis)
-
-
-def weigh(
-    name: str,
-    values: Array,
-    log_prior: Array,
-    constraint: LagrangePenalty,
-    operator: Projection,
-) -> MpoWeightOutputs:
-    """Do the E-step for one state, and return its diagnostics.
-
-    Args:
-        name: Name of the argument that is the constraint.
-        values: Values of the actions, without gradient, `[N]`.
-        log_prior: Log-probabilities of the actions before the E-step, `[N]`.
-        constraint: The constraint on the weights, checked.
-        operator: Function that makes the temperature positive.
-    """
-    eta = _constraints.temperature(name, constraint, operator)
-    loss, weights = _e_step(values, eta, constraint.epsilon, log_prior)
-    weights, eta = stop_gradient((weights, eta))
-    log_weights = jnp.log(weights)
-    kl = distributions.categorical_kl_divergence(log_weights, log_prior)
-    size = diagnostics.effective_sample_size(log_weights)
-    return MpoWeightOutputs(loss, eta, weights, kl, _relative(kl, constraint), size)
-
-
-def constrain(
-    name: str, kl: Array, constraint: LagrangePenalty, operator: Projection
-) -> MpoConstraintOutputs:
-    """Compute the losses of a KL constraint for one state, and its diagnostics."""
-    _constraints.check_dual(name, constraint, "divergences", kl)
-    kl_loss, alpha_loss, alpha = _constraints.losses_of(kl, constraint, operator)
-    alpha, kl = stop_gradient((alpha, kl))
-    relative = _relative(kl, constraint)
-    return MpoConstraintOutputs(kl_loss, alpha_loss, alpha, kl, relative)
-
-
-def _relative(kl: Array, constraint: LagrangePenalty) -> Array:
-    """Return divergences divided by their bound, with the convention 0 / 0 = 0."""
-    epsilon = stop_gradient(constraint.epsilon)
-    return kl / jnp.where(kl > 0, epsilon, 1)

@@ -20,13 +20,9 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
-from rlaxlib.policies import _constraints
-from rlaxlib.policies._constraints import (
-    KlConstraints,
-    LagrangePenalty,
-    Projection,
-)
-from rlaxlib.policies._mpo import MpoOutputs, exponents
+from rlaxlib.policies import _shared
+from rlaxlib.policies._mpo import MpoOutputs
+from rlaxlib.policies._shared import KlConstraints, LagrangePenalty, Projection
 
 __all__ = [
     "get_top_k_weights",
@@ -41,7 +37,7 @@ def vmpo_loss(
     advantages: Float[ArrayLike, "..."],
     temperature_constraint: LagrangePenalty,
     kl_constraints: KlConstraints,
-    projection_operator: Projection = _constraints.positive,
+    projection_operator: Projection = _shared.positive,
     restarting_weights: Float[ArrayLike, "... in {0, 1}"] | None = None,
     importance_weights: Float[ArrayLike, "... in [0, inf)"] | None = None,
     top_k_fraction: Float[ArrayLike, "in (0, 1]"] = 0.5,
@@ -109,20 +105,22 @@ def vmpo_loss(
     """
     if importance_weights is None:
         importance_weights = jnp.ones_like(advantages)
-    chosen = _top_k(top_k_fraction, advantages, restarting_weights, axis_name)
-    temperature_loss, weights, count = _e_step(
+    if restarting_weights is None:
+        restarting_weights = jnp.ones_like(advantages)
+    temperature_loss, weights, count = vmpo_compute_weights_and_temperature_loss(
         advantages,
-        chosen,
-        stop_if(use_stop_gradient, importance_weights),
+        restarting_weights,
+        importance_weights,
         temperature_constraint,
         projection_operator,
+        top_k_fraction,
         axis_name,
+        use_stop_gradient,
     )
-    weights = stop_if(use_stop_gradient, weights)
     steps = advantages.size * devices.number(axis_name)
     # Steps of weight 0 may have log-probabilities of NaN or -inf.
     policy_loss = -safe.product(steps * weights, sample_log_probs)
-    kl_loss, alpha_loss = _constraints.total_losses(
+    kl_loss, alpha_loss = _shared.total_losses(
         kl_constraints, projection_operator, states=("advantages", policy_loss)
     )
     loss = (
@@ -193,15 +191,21 @@ def vmpo_compute_weights_and_temperature_loss(
         https://arxiv.org/abs/1909.12238
     """
     chosen = _top_k(top_k_fraction, advantages, restarting_weights, axis_name)
-    loss, weights, count = _e_step(
-        advantages,
-        chosen,
-        stop_if(use_stop_gradient, importance_weights),
-        temperature_constraint,
-        projection_operator,
-        axis_name,
+    eta = _shared.temperature(
+        "temperature_constraint", temperature_constraint, projection_operator
     )
-    return loss, stop_if(use_stop_gradient, weights), count
+    rho = jnp.where(chosen, stop_if(use_stop_gradient, importance_weights), 0)
+    advantages = jnp.nan_to_num(advantages, nan=jnp.nan)  # Infinities become finite.
+    # Relative to the best one: terms of size Â/η cancel in the gradient by η.
+    best = devices.largest(advantages, rho > 0, axis_name)
+    advantages = jnp.where(rho > 0, advantages, best)
+    raised = rho * jnp.exp(_shared.exponents(advantages, best, eta))
+    count = devices.total(jnp.sum(chosen, dtype=raised.dtype), axis_name)
+    mass = devices.total(jnp.sum(raised), axis_name)
+    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
+    loss = eta * temperature_constraint.epsilon + best + eta * log_mean
+    weights = stop_if(use_stop_gradient, safe.divide(raised, mass))
+    return loss, weights, count
 
 
 @checked
@@ -254,40 +258,14 @@ def get_top_k_weights(
     return jnp.where(devices.total(unknown, axis_name) > 0, jnp.nan, weights)
 
 
-def _e_step(
-    advantages: Array,
-    chosen: Array,
-    importance: Array,
-    constraint: LagrangePenalty,
-    operator: Projection,
-    axis_name: AxisName | None,
-) -> tuple[Array, Array, Array]:
-    """Return the temperature loss, the weights, and the number of chosen steps."""
-
-    def total(x: Array) -> Array:
-        return devices.total(jnp.sum(x), axis_name)
-
-    eta = _constraints.temperature("temperature_constraint", constraint, operator)
-    rho = jnp.where(chosen, importance, 0)
-    advantages = jnp.nan_to_num(advantages, nan=jnp.nan)  # Infinities become finite.
-    # Relative to the best one: terms of size Â/η cancel in the gradient by η.
-    best = devices.largest(advantages, rho > 0, axis_name)
-    advantages = jnp.where(rho > 0, advantages, best)
-    raised = rho * jnp.exp(exponents(advantages, best, eta))
-    count, mass = total(chosen.astype(raised.dtype)), total(raised)
-    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
-    loss = eta * constraint.epsilon + best + eta * log_mean
-    return loss, safe.divide(raised, mass), count
-
-
 def _top_k(
     fraction: Array,
     advantages: Array,
-    restarting: Array | None,
+    restarting: Array,
     axis_name: AxisName | None,
 ) -> Array:
     """Return which valid steps have the highest advantages, over all devices."""
-    valid = jnp.ones_like(advantages, bool) if restarting is None else restarting != 0
+    valid = restarting != 0
     names = devices.names(axis_name)
     number = devices.total(jnp.sum(valid, dtype=fraction.dtype), names)
     count = jnp.maximum(indexing.part(fraction, number), 1)

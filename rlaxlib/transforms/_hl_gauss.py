@@ -18,7 +18,7 @@ from jax.scipy import special
 
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
-from rlaxlib.transforms import _two_hot
+from rlaxlib.transforms import _shared
 
 __all__ = ["transform_from_hl_gauss", "transform_to_hl_gauss"]
 
@@ -73,7 +73,7 @@ def transform_to_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
+    edges = _shared.equal_bins(min_value, max_value, num_bins + 1)
     return _encode(scalar, edges, sigma_ratio)
 
 
@@ -130,5 +130,5 @@ def transform_from_hl_gauss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    edges = _two_hot.equal_bins(min_value, max_value, num_bins + 1)
-    return _two_hot.decode(probs, (edges[:-1] + edges[1:]) / 2)
+    edges = _shared.equal_bins(min_value, max_value, num_bins + 1)
+    return _shared.decode(probs, (edges[:-1] + edges[1:]) / 2)

@@ -22,7 +22,7 @@ from rlaxlib._core import checks, dtypes
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Static
-from rlaxlib.transforms import _hl_gauss, _squashing, _two_hot
+from rlaxlib.transforms import _hl_gauss, _shared, _squashing
 
 __all__ = [
     "DISCOUNT_TRANSFORM_PAIR",
@@ -45,10 +45,11 @@ Transform = Callable[..., Array]
 
 
 class TxPair(FunctionTuple):
-    """A transform and its inverse, of any two functions.
+    """A transform and its inverse.
 
-    Pairs of this library are equal if their settings are. They can be pickled, and be
-    arguments of compiled functions, static or not.
+    Any two functions make a pair. Pairs that this library makes are equal if their
+    settings are. They can be pickled, and be arguments of compiled functions, static or
+    not.
 
     Attributes:
         apply: The transform.
@@ -60,16 +61,7 @@ class TxPair(FunctionTuple):
     def __init__(self, apply: Transform, apply_inv: Transform) -> None:
         self.apply, self.apply_inv = apply, apply_inv
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether it holds neither a function of the user nor an array."""
-        try:
-            hash(self)
-        except TypeError:  # A bound is traced.
-            return False
-        return not jax.tree.leaves(self)
-
-    def outside(self, x: Array) -> Array | None:
+    def _outside(self, x: Array) -> Array | None:
         """Return which values are outside the bins, or None if there are no bins."""
         del x
         return None
@@ -324,7 +316,7 @@ def outside_support(x: Float[ArrayLike, "..."], tx_pair: TxPair) -> Bool[Array, 
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    outside = tx_pair.outside(jnp.asarray(x))
+    outside = tx_pair._outside(jnp.asarray(x))
     if outside is None:
         checks.fail("`tx_pair` has no bins, must be a pair such as `twohot_pair` makes")
     return outside
@@ -357,9 +349,9 @@ class ComposedPair(TxPair):
     def apply_inv(self, x: Float[ArrayLike, "..."]) -> Array:
         return _through([tx.apply_inv for tx in reversed(self.tx_list)], x)
 
-    def outside(self, x: Array) -> Array | None:
+    def _outside(self, x: Array) -> Array | None:
         for tx in self.tx_list:
-            if (outside := tx.outside(x)) is not None:
+            if (outside := tx._outside(x)) is not None:
                 return outside
             x = tx.apply(x)
         return None
@@ -376,19 +368,19 @@ class TwohotPair(TxPair):
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
-        return _two_hot.encode(scalar, self.bins())
+        return _shared.encode(scalar, self.bins())
 
     @checked(compiled=False)
     def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
-        return _two_hot.decode(probs, self.bins())
+        return _shared.decode(probs, self.bins())
 
-    def outside(self, x: Array) -> Array:
-        return _outside(x, self.min_value, self.max_value)
+    def _outside(self, x: Array) -> Array:
+        return _beyond(x, self.min_value, self.max_value)
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        return _two_hot.equal_bins(self.min_value, self.max_value, self.num_bins)
+        return _shared.equal_bins(self.min_value, self.max_value, self.num_bins)
 
 
 @jax.tree_util.register_static
@@ -421,8 +413,8 @@ class HlGaussPair(TxPair):
             num_bins=self.num_bins,
         )
 
-    def outside(self, x: Array) -> Array:
-        return _outside(x, self.min_value, self.max_value)
+    def _outside(self, x: Array) -> Array:
+        return _beyond(x, self.min_value, self.max_value)
 
 
 @jax.tree_util.register_dataclass
@@ -435,16 +427,16 @@ class UnbiasedTransformPair(TxPair):
 
     @checked(compiled=False)
     def apply(self, x: Float[ArrayLike, "..."]) -> Array:
-        return _two_hot.encode(x, self.bins())
+        return _shared.encode(x, self.bins())
 
     @checked(compiled=False)
     def apply_inv(self, x: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
         checks.fit(x=(x, Float[ArrayLike, f"..., {self.twohot.num_bins}"]))
-        return _two_hot.decode(x, self.bins())
+        return _shared.decode(x, self.bins())
 
-    def outside(self, x: Array) -> Array:
+    def _outside(self, x: Array) -> Array:
         bins = self.bins()
-        return _outside(x, bins[0], bins[-1])
+        return _beyond(x, bins[0], bins[-1])
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
@@ -458,7 +450,7 @@ def _number(x: Any) -> Any:
     return cast(Any, x) if isinstance(x, Tracer) else float(x)
 
 
-def _outside(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+def _beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
     """Return which values are outside a range, rounded to their dtype, or NaN."""
     low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
     return ~((x >= low) & (x <= high))

@@ -7,16 +7,13 @@ probability between the two nearest bins so that its mean is the value.
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 
-from rlaxlib._core import checks, safe
+from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
+from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib.transforms._shared import decode, encode, equal_bins, mean, two_hot
 
 __all__ = [
     "transform_from_2hot",
@@ -147,7 +144,7 @@ def transform_to_2hot_nonlinear(
         2023. https://arxiv.org/abs/2301.04104
     """
     check_number(bins)
-    return _two_hot(scalar, bins)
+    return two_hot(scalar, bins)
 
 
 @checked
@@ -183,65 +180,10 @@ def transform_from_2hot_nonlinear(
         2023. https://arxiv.org/abs/2301.04104
     """
     check_number(bins)
-    return _mean(probs, bins)
+    return mean(probs, bins)
 
 
 def check_number(bins: ArrayLike) -> None:
     """Check that there are at least two bins."""
     if np.size(bins) < 2:
         checks.fail("`bins` has shape (1,), must have at least 2 entries")
-
-
-def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
-    """Return evenly spaced bins, `[num_bins]`, in NumPy if the bounds are concrete.
-
-    Within a program, bins may round differently at each use, which makes probabilities
-    negative. If the bounds are symmetric, so are the bins.
-    """
-    weight: Any = np.linspace(0, 1, num_bins)
-    if not isinstance(low, Tracer) and not isinstance(high, Tracer):
-        return np.float64(low) * weight[::-1] + np.float64(high) * weight
-    low, high = jnp.asarray(low), jnp.asarray(high)
-    weight = jnp.asarray(weight, jnp.result_type(low, high))
-    return low * weight[::-1] + high * weight
-
-
-@checked
-def encode(
-    x: Float[ArrayLike, "..."], bins: Shaped[ArrayLike, "K"]
-) -> Float[Array, "..., K"]:
-    """Return the two-hot distributions of values over bins of any dtype."""
-    return _two_hot(x, bins.astype(x.dtype))
-
-
-@checked
-def decode(
-    probs: Float[ArrayLike, "..., K"], bins: Shaped[ArrayLike, "K"]
-) -> Float[Array, "..."]:
-    """Return the means of distributions over bins of any dtype."""
-    return _mean(probs, bins.astype(probs.dtype))
-
-
-def _mean(probs: Array, bins: Array) -> Array:
-    """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
-    # Symmetric probabilities of symmetric bins then have a mean of 0: large bins would
-    # leave a rounding error.
-    is_pair = (bins == -bins[::-1]).astype(probs.dtype)
-    is_pair = jnp.broadcast_to(is_pair, probs.shape)
-    weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
-    bins = jnp.broadcast_to(bins, probs.shape)
-    return safe.dot(weights, safe.without(probs, bins))
-
-
-def _two_hot(x: Array, b: Array) -> Array:
-    """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
-    x = jnp.clip(x, b[0], b[-1])[..., None]
-    low, high = (
-        jnp.broadcast_to(each, (*x.shape[:-1], b.size - 1)) for each in (b[:-1], b[1:])
-    )
-    start, end = low.at[..., 0].set(-jnp.inf), high.at[..., -1].set(jnp.inf)
-    between = ~(x < start) & ~(x >= end)  # Always true of NaN.
-    lower = jnp.where(between, (high - x) / (high - low), 0)
-    upper = jnp.where(between, (x - low) / (high - low), 0)
-    none = jnp.zeros_like(x)
-    return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)

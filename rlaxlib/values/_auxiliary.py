@@ -20,7 +20,7 @@ from rlaxlib import losses
 from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
-from rlaxlib.values import _multistep
+from rlaxlib.values._multistep import q_lambda
 
 __all__ = ["feature_control_rewards", "pixel_control_loss", "pixel_control_rewards"]
 
@@ -185,7 +185,7 @@ def pixel_control_loss(
         checks.fail(f"`action_values` has shape {q.shape}, must be {needed}")
 
     def td_errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
-        return _multistep.q_lambda(
+        return q_lambda(
             q_tm1=q_tm1,
             a_tm1=actions,
             r_t=r_t,

@@ -15,13 +15,13 @@ batch.
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing, pairs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib.values._shared import hats
 
 __all__ = [
     "categorical_double_q_learning",
@@ -305,23 +305,6 @@ def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
         return p * hats(z, z_q)
 
     return pairs.sum_over(share, z_p, probs)
-
-
-def hats(z: Array, atoms: Array) -> Array:
-    """Return the weights of atoms with which a point is interpolated linearly.
-
-    Args:
-        z: A point, `[]`. If it is outside of the atoms, the nearest one has weight 1.
-        atoms: Atoms, in ascending order, `[K]`. Of equal ones, one has the weight.
-
-    Returns:
-        Weights, of sum 1, `[K]`.
-    """
-    low, high = atoms[:-1], atoms[1:]
-    slope = (z - low) / jnp.where(high == low, 1, high - low)
-    ramp = jnp.where(z >= high, 1, jnp.where(z < low, 0, slope))
-    # A hat is the difference of a ramp that ends at its atom and one that starts there.
-    return jnp.pad(ramp, (1, 0), constant_values=1) - jnp.pad(ramp, (0, 1))
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:

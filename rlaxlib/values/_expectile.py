@@ -25,8 +25,7 @@ from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import best, pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
-from rlaxlib.values._categorical import hats
-from rlaxlib.values._quantile import asymmetric_loss
+from rlaxlib.values._shared import asymmetric_loss, hats
 
 __all__ = [
     "expectile_q_learning",

@@ -23,6 +23,7 @@ from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [
     "q_lambda",
@@ -408,13 +409,3 @@ def retrace_continuous(
         sample_mask=sample_mask,
     )
     return gradients.error(targets, q_tm1, stop_target_gradients)
-
-
-def retrace_coefficients(
-    a_t: Array, pi_t: Array, mu_t: Array, lambda_: Array, eps: Array
-) -> Array:
-    """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
-    pi, mu = pick(pi_t, a_t), mu_t + eps
-    # `0 / 0` is NaN.
-    mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))

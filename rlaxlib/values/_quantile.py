@@ -3,7 +3,7 @@
 - `quantile_regression_loss`: quantile (Huber) loss between predictions and samples;
 - `quantile_q_learning`: the same for Q-learning (QR-DQN, IQN);
 - `quantile_expected_sarsa`: the same for expected SARSA;
-- `quantile_midpoints`, `sample_quantile_fractions`: fractions of QR-DQN and of IQN;
+- `quantile_midpoints`: fractions of QR-DQN; those of IQN are uniform samples;
 - `cosine_embedding`: features of fractions, for the network of IQN;
 - `fqf_fraction_loss`: loss for learned fractions (FQF);
 - `tqc_targets`: pooled and truncated quantiles of several critics (TQC);
@@ -17,8 +17,6 @@ Functions here take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,10 +24,11 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, indexing, pairs, safe
+from rlaxlib._core import checks, indexing, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Key, Static
+from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib.values._shared import asymmetric_loss
 
 __all__ = [
     "cosine_embedding",
@@ -39,7 +38,6 @@ __all__ = [
     "quantile_midpoints",
     "quantile_q_learning",
     "quantile_regression_loss",
-    "sample_quantile_fractions",
     "tqc_targets",
 ]
 
@@ -255,28 +253,6 @@ def _means(dist: Array, weights: Array | None) -> Array:
     return safe.expectation(weights[:, None], dist, axis=0)
 
 
-def asymmetric_loss(
-    rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
-) -> Array:
-    """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
-
-    Args:
-        rho: Penalty of an error.
-        x: Predictions, shape `[N]`.
-        tau: Their fractions, shape `[N]`.
-        y: Samples, shape `[K]`.
-        *parameters: Further arguments of `rho`.
-
-    Returns:
-        Loss, shape `[]`.
-    """
-
-    def penalties(y_j: Array) -> Array:
-        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
-
-    return jnp.sum(pairs.sum_over(penalties, y)) / y.size
-
-
 def _huber(u: Array, kappa: Array) -> Array:
     """Return the Huber penalty, `|u|` if its parameter is 0."""
     huber = losses.huber_loss(u, jnp.where(kappa > 0, kappa, 1))
@@ -324,41 +300,6 @@ def quantile_midpoints(
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
     return jnp.asarray((np.arange(num_quantiles) + 0.5) / num_quantiles, dtype)
-
-
-@checked
-def sample_quantile_fractions(
-    key: Key[ArrayLike, ""],
-    n: Static[int, "in [1, inf)"],
-    dtype: DTypeLike = jnp.float32,
-) -> Float[Array, "n"]:
-    """Sample uniform fractions, those of IQN.
-
-    Takes a number, returns as many fractions.
-
-    .. math:: τ_i ~ U[0, 1),   i = 1, …, n, independently
-
-    Args:
-        key: PRNG key, shape `[]`.
-        n: Number of fractions, a Python integer in [1, inf).
-        dtype: Dtype of the result.
-
-    Returns:
-        Fractions, not sorted, shape `[n]`.
-
-    Raises:
-        ArgumentError: If `key` is not a PRNG key or `n` not an integer of at least 1.
-
-    Example:
-        >>> fractions = rlaxlib.sample_quantile_fractions(jax.random.key(0), 8)
-        >>> print(fractions.shape, jnp.all((fractions >= 0) & (fractions < 1)))
-        (8,) True
-
-    References:
-        Will Dabney and others, *Implicit Quantile Networks for Distributional
-        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
-    """
-    return jax.random.uniform(key, (n,), dtype)
 
 
 @checked

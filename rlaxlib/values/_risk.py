@@ -1,6 +1,5 @@
-"""Means, risk measures and distortions: CVaR, Wang, CPW and the power distortion.
+"""Risk measures and distortions: CVaR, Wang, CPW and the power distortion.
 
-- `quantile_mean`: mean of quantiles, with weights (FQF);
 - `conditional_value_at_risk`: CVaR of quantiles, samples or atoms;
 - `cvar_fractions`, `wang_fractions`, `cpw_fractions`, `power_fractions`: distortions.
 
@@ -27,48 +26,8 @@ __all__ = [
     "cpw_fractions",
     "cvar_fractions",
     "power_fractions",
-    "quantile_mean",
     "wang_fractions",
 ]
-
-
-@checked
-def quantile_mean(
-    quantiles: Float[ArrayLike, "N"],
-    weights: Float[ArrayLike, "N in [0, 1]"] | None = None,
-) -> Float[Array, ""]:
-    """Compute the mean of a return distribution from its quantiles (FQF).
-
-    Takes the quantiles of one state, returns one value.
-
-    .. math:: v = ∑_i w_i x_i
-
-    In FQF :math:`w_i = τ_{i+1} - τ_i`, and the quantiles are those at the midpoints.
-    C51 has atoms with their probabilities, QR-DQN and IQN have equal weights.
-
-    Args:
-        quantiles: Quantiles :math:`x`, shape `[N]`.
-        weights: Weights :math:`w`, in [0, 1], of sum 1, shape `[N]`; or None for
-            :math:`1/N`.
-
-    Returns:
-        Mean :math:`v`, shape `[]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype or NumPy weight is wrong.
-
-    Example:
-        >>> quantiles, weights = jnp.array([8.0, 4.0]), jnp.array([0.25, 0.75])
-        >>> print(rlaxlib.quantile_mean(quantiles, weights))
-        5.0
-
-    References:
-        Derek Yang and others, *Fully Parameterized Quantile Function for Distributional
-        Reinforcement Learning*, equation 1, 2019. https://arxiv.org/abs/1911.02140
-    """
-    if weights is None:
-        return jnp.mean(quantiles)
-    return safe.expectation(weights, quantiles)
 
 
 @checked

@@ -26,7 +26,7 @@ from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
-from rlaxlib.values import _multistep
+from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [
     "transformed_general_off_policy_returns_from_action_values",
@@ -373,7 +373,7 @@ def transformed_retrace(
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
-        c_t=_multistep.retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
+        c_t=retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
         pi_t=pi_t,
         truncated_t=truncated_t,
         sample_mask=sample_mask,

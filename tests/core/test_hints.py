@@ -305,6 +305,16 @@ MISTAKES = {
         ["Convert it: `r_t.astype(float)`"],
         ["vmap"],
     ),
+    "traced rewards of integers": (
+        lambda: jax.jit(lambda y: r.lambda_returns(y, x(T), x(T)))(ints(T)),
+        ["Convert it: `r_t.astype(float)`"],
+        ["vmap"],
+    ),
+    "traced actions of floats": (
+        lambda: jax.jit(lambda y: r.q_learning(x(A), y, 1.0, 0.9, x(A)))(1.0),
+        ["Convert it: `a_tm1.astype(int)`"],
+        ["argmax"],
+    ),
     "a reward that is an integer, and an action": (
         lambda: r.q_learning(x(A), 1, np.int64(1), 0.9, x(A)),
         ["Convert it: `r_t.astype(float)`"],

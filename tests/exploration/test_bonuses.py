@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from contract import x64
 
 import rlaxlib
@@ -189,13 +188,6 @@ def test_diayn_reward_is_that_of_recognising_the_skill():
     gradient = jax.jit(jax.grad(rlaxlib.diayn_reward))(sure, 1)
     np.testing.assert_array_equal(gradient, 0)
     assert np.isnan(diayn_reward(sure, 4))
-
-
-@pytest.mark.parametrize(
-    ("modulation", "factor"), [(-3.0, 1), (1.0, 1), (2.5, 2.5), (1e9, 5)]
-)
-def test_lifelong_novelty_can_only_increase_the_episodic_reward(modulation, factor):
-    assert rlaxlib.ngu_reward(0.5, modulation) == 0.5 * factor
 
 
 def test_visit_counts_may_be_integers():

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 import rlaxlib
 from rlaxlib import LagrangePenalty
-from rlaxlib.policies._constraints import softplus
+from rlaxlib.policies._shared import softplus
 
 RNG = np.random.default_rng(0)
 STATES, SAMPLES, DIMENSIONS = 4, 6, 3

@@ -16,12 +16,6 @@ def sigmoid(logit):
     return 1 / (1 + np.exp(-logit))
 
 
-def behaviour_cloning_loss(log_prob, sample_mask=None):
-    """Pomerleau 1988: the negative log-likelihood of the expert's actions."""
-    mask = True if sample_mask is None else sample_mask
-    return np.where(mask, -log_prob, 0.0)
-
-
 def dqfd_margin_loss(q, a, margin=0.8, action_mask=None):
     """Hester et al. 2017."""
     others = [
@@ -64,11 +58,6 @@ def airl_logit(r_t, discount_t, potential_tm1, potential_t, log_prob_tm1):
     return np.log(expert / (1 - expert))
 
 
-def sqil_reward(is_expert):
-    """Reddy et al. 2019."""
-    return np.where(is_expert, 1.0, 0.0)
-
-
 # --- Arguments. ---
 
 
@@ -107,17 +96,6 @@ row = functools.partial(Row, peer=Peer(why_not="rlax has none"))
 
 
 ROWS = [
-    row(
-        name="behaviour_cloning_loss",
-        definition=behaviour_cloning_loss,
-        make=draw("log_prob"),
-    ),
-    row(
-        name="behaviour_cloning_loss",
-        case="masked",
-        definition=behaviour_cloning_loss,
-        make=draw_masked,
-    ),
     row(
         name="dqfd_margin_loss",
         definition=dqfd_margin_loss,
@@ -172,11 +150,5 @@ ROWS = [
         gradients=Gradients(constants=("log_prob_tm1",)),
         precision=Precision(condition=4.0),
         invalid=({"discount_t": np.full(BATCH, 1.5)},),
-    ),
-    row(
-        name="sqil_reward",
-        definition=sqil_reward,
-        make=lambda rng: {"is_expert": rng.permutation(MASK)},
-        gradients=Gradients(exist=False),
     ),
 ]

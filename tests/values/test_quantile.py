@@ -163,18 +163,6 @@ def test_midpoints_minimise_the_wasserstein_distance():
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
 def test_fractions_have_the_given_dtype(dtype):
     assert rlaxlib.quantile_midpoints(3, dtype=dtype).dtype == dtype
-    sampled = rlaxlib.sample_quantile_fractions(jax.random.key(0), 3, dtype)
-    assert sampled.dtype == dtype
-
-
-def test_sampled_fractions_are_uniform_and_uncorrelated():
-    sampled = np.asarray(rlaxlib.sample_quantile_fractions(jax.random.key(0), 10000))
-    assert sampled.min() >= 0
-    assert sampled.max() < 1
-    # Five standard deviations of a share of a tenth.
-    shares = np.histogram(sampled, 10, (0, 1))[0] / 10000
-    assert np.all(np.abs(shares - 0.1) < 5 * np.sqrt(0.09 / 10000))
-    assert abs(np.corrcoef(sampled[1:], sampled[:-1])[0, 1]) < 0.05
 
 
 def test_cosine_features_are_accurate_in_value_and_gradient():
@@ -297,7 +285,6 @@ def test_rejects_dropping_all_quantiles_of_a_critic(dropped):
 def test_rejects_less_than_one_fraction_or_feature():
     for name, function in (
         ("num_quantiles", rlaxlib.quantile_midpoints),
-        ("n", lambda n: rlaxlib.sample_quantile_fractions(jax.random.key(0), n)),
         ("num_features", lambda dim: rlaxlib.cosine_embedding(TAU, dim)),
     ):
         with pytest.raises(rlaxlib.ArgumentError, match=f"`{name}` is 0, must be in"):

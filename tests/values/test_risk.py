@@ -24,7 +24,6 @@ each_distortion = pytest.mark.parametrize(
     ("distort", "level"), DISTORTIONS.values(), ids=DISTORTIONS
 )
 cvar = jax.jit(rlaxlib.conditional_value_at_risk)
-mean = jax.jit(rlaxlib.quantile_mean)
 
 
 # --- Conditional value at risk. ---
@@ -55,11 +54,7 @@ def test_cvar_of_atoms_is_that_of_as_many_samples_as_their_probabilities_say():
 
 def test_cvar_of_all_is_the_mean():
     probs = np.float32([0.1, 0.2, 0.3, 0.4])
-    close(cvar(SAMPLES, 1.0, probs=probs), mean(SAMPLES, probs))
-    close(mean(SAMPLES), np.mean(SAMPLES))
-    fractions = np.float32([0.0, 0.2, 0.3, 0.9, 1.0])
-    weighted = mean(SAMPLES, np.diff(fractions))
-    close(weighted, 3 * 0.2 - 0.1 + 2 * 0.6 + 5 * 0.1)
+    close(cvar(SAMPLES, 1.0, probs=probs), np.sum(probs * SAMPLES))
 
 
 def test_the_gradient_of_cvar_is_the_weights_of_the_quantiles():

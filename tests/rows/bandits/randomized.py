@@ -2,18 +2,18 @@
 
 import numpy as np
 from row import Precision
-from rows.bandits._shared import ARM, ARMS, joined, pull, row, statistics, take
+from rows.bandits._shared import ARM, ARMS, joined, pull, row
 from scipy import optimize
 
 # --- Probabilities. ---
 
 
-def boltzmann_probabilities(means, temperature):
+def softmax(means, temperature):
     return np.exp(means / temperature) / np.sum(np.exp(means / temperature))
 
 
 def exp3_probabilities(log_weights, exploration):
-    share = boltzmann_probabilities(log_weights, 1.0)
+    share = softmax(log_weights, 1.0)
     return (1 - exploration) * share + exploration / len(log_weights)
 
 
@@ -41,7 +41,7 @@ def tsallis_inf_update(losses, arm, loss, probability, baseline):
 
 def gradient_bandit_update(state, arm, reward, step_size):
     preferences, baseline, pulls = state
-    policy = boltzmann_probabilities(preferences, 1.0)
+    policy = softmax(preferences, 1.0)
     taken = np.arange(len(preferences)) == arm
     preferences = preferences + step_size * (reward - baseline) * (taken - policy)
     return preferences, (pulls * baseline + reward) / (pulls + 1), pulls + 1
@@ -58,14 +58,6 @@ PROBABILITY = ({"probability": 0.0}, {"probability": 1.5})
 
 
 ROWS = [
-    row(
-        boltzmann_probabilities,
-        joined(
-            take(statistics, "means"),
-            lambda rng: {"temperature": np.asarray(rng.uniform(0.2, 2.0))},
-        ),
-        invalid=({"temperature": 0.0}, {"temperature": -1.0}),
-    ),
     row(
         exp3_probabilities,
         lambda rng: {

@@ -65,10 +65,6 @@ def diayn_reward(logits, skill, log_prior=None):
     return log_q - prior
 
 
-def ngu_reward(episodic, modulation, max_modulation):
-    return episodic * np.minimum(np.maximum(modulation, 1.0), max_modulation)
-
-
 # --- What they are called with. ---
 
 
@@ -247,11 +243,5 @@ ROWS = [
         },
         case="of a prior",
         gradients=Gradients(exist=False),
-    ),
-    row(
-        "ngu_reward",
-        ngu_reward,
-        make_modulation,
-        invalid=({"max_modulation": 0.5},),
     ),
 ]

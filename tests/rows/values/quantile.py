@@ -1,7 +1,5 @@
 """Rows of `values/_quantile.py`, and their definitions in NumPy."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from contract import ACTIONS, actions, probabilities
 from row import Gradients, Loose, Peer, Row
@@ -133,10 +131,6 @@ def quantile_midpoints(num_quantiles):
         [(2 * i - 1) / (2 * num_quantiles) for i in range(1, num_quantiles + 1)],
         np.float32,
     )
-
-
-def sample_quantile_fractions(key, n):
-    return jax.random.uniform(key, (n,), jnp.float32)
 
 
 def cosine_embedding(fractions, num_features):
@@ -282,13 +276,6 @@ ROWS = [
         quantile_midpoints,
         lambda rng: {},
         settings={"num_quantiles": NUMBER},
-        gradients=Gradients(exist=False),
-    ),
-    fraction(
-        "sample_quantile_fractions",
-        sample_quantile_fractions,
-        lambda rng: {},
-        settings={"n": NUMBER},
         gradients=Gradients(exist=False),
     ),
     fraction(

@@ -30,14 +30,6 @@ def power_fractions(fractions, eta):
 # --- Samples. ---
 
 
-def quantile_mean(quantiles, weights=None):
-    """Yang et al. 2019, equation 1."""
-    weights = (
-        np.full(len(quantiles), 1 / len(quantiles)) if weights is None else weights
-    )
-    return np.dot(weights, quantiles)
-
-
 def conditional_value_at_risk(quantiles, eta, probs=None):
     """Add up the smallest quantiles, until their weights sum to η."""
     probs = np.full(len(quantiles), 1 / len(quantiles)) if probs is None else probs
@@ -124,19 +116,5 @@ ROWS = [
         make=make_tail("quantiles", "eta", "probs"),
         peer=Peer(why_not="rlax has no measures of risk"),
         invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
-    ),
-    Row(
-        name="quantile_mean",
-        definition=quantile_mean,
-        make=make_tail("quantiles"),
-        peer=Peer(why_not="rlax has no such function"),
-    ),
-    Row(
-        name="quantile_mean",
-        case="weights",
-        definition=quantile_mean,
-        make=make_tail("quantiles", "weights"),
-        peer=Peer(why_not="rlax has no such function"),
-        invalid=tuple({"weights": x["fractions"]} for x in OUTSIDE),
     ),
 ]

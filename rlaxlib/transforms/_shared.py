@@ -1,0 +1,69 @@
+"""What the chapters of transforms share: two-hot encoding, and equal bins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from rlaxlib._core import safe
+from rlaxlib._core.signatures import checked
+from rlaxlib._core.types import ArrayLike, Float, Shaped
+
+
+def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
+    """Return evenly spaced bins, `[num_bins]`, in NumPy if the bounds are concrete.
+
+    Within a program, bins may round differently at each use, which makes probabilities
+    negative. If the bounds are symmetric, so are the bins.
+    """
+    weight: Any = np.linspace(0, 1, num_bins)
+    if not isinstance(low, Tracer) and not isinstance(high, Tracer):
+        return np.float64(low) * weight[::-1] + np.float64(high) * weight
+    low, high = jnp.asarray(low), jnp.asarray(high)
+    weight = jnp.asarray(weight, jnp.result_type(low, high))
+    return low * weight[::-1] + high * weight
+
+
+@checked
+def encode(
+    x: Float[ArrayLike, "..."], bins: Shaped[ArrayLike, "K"]
+) -> Float[Array, "..., K"]:
+    """Return the two-hot distributions of values over bins of any dtype."""
+    return two_hot(x, bins.astype(x.dtype))
+
+
+@checked
+def decode(
+    probs: Float[ArrayLike, "..., K"], bins: Shaped[ArrayLike, "K"]
+) -> Float[Array, "..."]:
+    """Return the means of distributions over bins of any dtype."""
+    return mean(probs, bins.astype(probs.dtype))
+
+
+def mean(probs: Array, bins: Array) -> Array:
+    """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
+    # Symmetric probabilities of symmetric bins then have a mean of 0: large bins would
+    # leave a rounding error.
+    is_pair = (bins == -bins[::-1]).astype(probs.dtype)
+    is_pair = jnp.broadcast_to(is_pair, probs.shape)
+    weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
+    bins = jnp.broadcast_to(bins, probs.shape)
+    return safe.dot(weights, safe.without(probs, bins))
+
+
+def two_hot(x: Array, b: Array) -> Array:
+    """Return the two-hot distributions of values, `[..., K]`, over bins `[K]`."""
+    x = jnp.clip(x, b[0], b[-1])[..., None]
+    low, high = (
+        jnp.broadcast_to(each, (*x.shape[:-1], b.size - 1)) for each in (b[:-1], b[1:])
+    )
+    start, end = low.at[..., 0].set(-jnp.inf), high.at[..., -1].set(jnp.inf)
+    between = ~(x < start) & ~(x >= end)  # Always true of NaN.
+    lower = jnp.where(between, (high - x) / (high - low), 0)
+    upper = jnp.where(between, (x - low) / (high - low), 0)
+    none = jnp.zeros_like(x)
+    return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)

@@ -1,0 +1,144 @@
+"""Hold the arguments of our own functions to one order, one name a quantity.
+
+rlax fixes the order and the names of its own functions, in its private modules too.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import pytest
+
+import rlaxlib
+
+# Always given by keyword.
+KEYWORDS = {
+    "action_mask",
+    "axis_name",
+    "dtype",
+    "sample_mask",
+    "stop_target_gradients",
+    "truncated_t",
+}
+# Names that a quantity does not have, and the one that it has.
+OTHER_NAMES = {
+    "advantage": "adv",
+    "discount_factor": "discount",
+    "gamma": "discount",
+    "lam": "lambda_",
+    "logp": "log_prob",
+    "mask": "sample_mask, but of generic functions of arrays and trees",
+    "max_value": "maximum, but of encodings beside those of rlax",
+    "min_value": "minimum, but of encodings beside those of rlax",
+    "mode": "kind",
+    "n_in": "num_inputs",
+    "old_log_prob_t": "old_log_prob",
+    "sigma": "stddev",
+    "std": "stddev",
+    "use_stop_gradient": "stop_target_gradients",
+}
+# As in the functions of rlax that they stand beside.
+GENERIC = {"masked_mean", "standardize"}
+ENCODINGS = {"hl_gauss_pair", "transform_from_hl_gauss", "transform_to_hl_gauss"}
+BRITISH = re.compile(r"behaviour|duell|colour|centre|[lmnrt]is(e|ed|er|ing|ation)(_|$)")
+
+
+def names_of_rlax():
+    """Return the names that rlax defines, and those of its private modules."""
+    rlax = pytest.importorskip("rlax")
+    private = importlib.import_module("rlax._src")
+    modules = [
+        importlib.import_module(f"rlax._src.{each.name}")
+        for each in pkgutil.iter_modules(private.__path__)
+        if not each.name.endswith("_test")
+    ]
+    return {name for module in (rlax, *modules) for name in vars(module)}
+
+
+@pytest.fixture(scope="module")
+def ours():
+    """Return our own functions, by name."""
+    theirs = names_of_rlax()
+    functions = {name: getattr(rlaxlib, name) for name in rlaxlib.__all__}
+    found = {
+        name: inspect.signature(function).parameters
+        for name, function in functions.items()
+        if inspect.isroutine(function) and name not in theirs
+    }
+    assert len(found) > 180
+    return found
+
+
+def place(argument):
+    """Return the place of an argument that has a time, a key or a state."""
+    places = {"key": 0, "state": 1, "r_t": 3, "discount_t": 4}
+    return places.get(argument, 2 if argument.endswith("_tm1") else 5)
+
+
+def test_options_that_many_functions_have_are_given_by_keyword(ours):
+    wrong = {
+        (name, argument)
+        for name, parameters in ours.items()
+        for argument, each in parameters.items()
+        if (argument in KEYWORDS) and each.kind is not each.KEYWORD_ONLY
+    }
+    assert wrong == set()
+
+
+def test_the_key_is_first_and_the_state_follows(ours):
+    for name, parameters in ours.items():
+        order = [x for x in parameters if x in ("key", "state")]
+        assert list(parameters)[: len(order)] == sorted(order), name
+
+
+def test_arguments_have_the_order_of_time(ours):
+    wrong = {}
+    for name, parameters in ours.items():
+        timed = [
+            argument
+            for argument, each in parameters.items()
+            if each.kind is not each.KEYWORD_ONLY
+            and each.default is each.empty
+            and re.search(r"_(t|tm1)$|^key$|^state$", argument)
+        ]
+        if timed != sorted(timed, key=place):
+            wrong[name] = timed
+    assert wrong == {}
+
+
+def test_a_state_is_not_made_from_none(ours):
+    for name, parameters in ours.items():
+        for argument, each in parameters.items():
+            assert "state" not in argument or each.default is each.empty, name
+
+
+def test_a_quantity_has_one_name(ours):
+    wrong = {
+        (name, argument): OTHER_NAMES[argument]
+        for name, parameters in ours.items()
+        for argument in parameters
+        if argument in OTHER_NAMES
+        and not (argument == "mask" and name in GENERIC)
+        and not (argument.endswith("_value") and name in ENCODINGS)
+    }
+    assert wrong == {}
+
+
+def test_counts_begin_with_num(ours):
+    wrong = {
+        (name, argument)
+        for name, parameters in ours.items()
+        for argument in parameters
+        if re.fullmatch(r"n|size|count|dim|num|n_.*|.*_size|.*_count", argument)
+        and argument not in ("step_size", "chunk_size")
+    }
+    # The n of n-step returns, as in rlax.
+    steps = {(name, "n") for name in ours if name.startswith("n_step_")}
+    assert wrong == steps
+
+
+def test_identifiers_are_american(ours):
+    for name, parameters in ours.items():
+        for word in (name, *parameters):
+            assert not BRITISH.search(word), (name, word)

@@ -168,6 +168,13 @@ class Row:
     def id(self) -> str:
         return f"{self.name}:{self.case}" if self.case else self.name
 
+    @property
+    def shown(self) -> str:
+        """The name that errors show, such as `Softmax.probs`."""
+        function = self.function(rlaxlib)
+        owner = getattr(function, "__self__", None)
+        return f"{type(owner).__name__}.{function.__name__}" if owner else self.name
+
     # --- What follows from the annotations. ---
 
     @functools.cached_property

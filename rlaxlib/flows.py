@@ -394,7 +394,7 @@ def diffusion_reverse_step(
         data = (x - safe.product(sigma, prediction)) / signal
     elif kind == "velocity":
         data = safe.product(signal, x) - safe.product(sigma, prediction)
-    data = jnp.clip(data, -clip, clip)
+    data = safe.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
     noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.
     noise = jnp.where(noisy, 1 - alpha_bar, 1)

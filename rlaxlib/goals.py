@@ -58,15 +58,11 @@ def geometric_hindsight_indices(
     as that of `hindsight_indices`.
 
     Args:
-        key: Random key, shape `[]`.
-        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
         discount: Factor :math:`γ` in [0, 1), such as the discount of the agent,
             shape `[]`.
         beyond: What becomes of distances beyond the episode: `"final"` or
             `"renormalize"`.
-        truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
-            are not sampled, and their discounts end no episode.
+        Other arguments: as `hindsight_indices`.
 
     Returns:
         Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
@@ -204,9 +200,9 @@ def quasimetric_distance(
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.
-    reach = jax.lax.cummax(jnp.maximum(starts, ends), axis=1)
+    reach = jax.lax.cummax(safe.at_least(starts, ends), axis=1)
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
-    lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
+    lengths = safe.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
     mean, largest = jnp.mean(components), safe.largest(components)
     return safe.product(alpha, largest) + safe.product(1 - alpha, mean)
@@ -260,4 +256,4 @@ def mrn_distance(
     """
     square = jnp.sum(jnp.square(embedding - goal_embedding))
     far = safe.largest(residual - goal_residual)
-    return safe.sqrt(square) + jax.nn.relu(far)
+    return safe.sqrt(square) + safe.relu(far)

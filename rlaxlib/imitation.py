@@ -209,7 +209,7 @@ def adversarial_reward(
         Minimization Perspective on Imitation Learning Methods*, 2019.
         https://arxiv.org/abs/1911.02256
     """
-    h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
+    h = jax.lax.stop_gradient(safe.clip(logit, -max_logit, max_logit))
     if kind == "gail":
         return jax.nn.softplus(h)
     return h if kind == "airl" else -safe.product(jnp.exp(h), h)

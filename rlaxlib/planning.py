@@ -129,18 +129,13 @@ def mppi_update(
       the inverse of :math:`τ`.
 
     Args:
-        state: Plan :math:`μ, σ`, a `PlanState`.
-        actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
         returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
             infinity have weight 0.
         temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
             shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
             integer in [1, N]; or None for all.
-        momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
-        min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
-        max_stddev: Greatest standard deviation :math:`σ_max`, in [`min_stddev`, inf],
-            shape `[]`.
+        Other arguments: as `cem_update`.
 
     Returns:
         The next plan, a `PlanState`, without a gradient.
@@ -246,4 +241,4 @@ def _mix(
         safe.product(momentum, x) + safe.product(1 - momentum, y)
         for x, y in zip(old, new, strict=True)
     )
-    return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))
+    return jax.lax.stop_gradient(PlanState(mean, safe.clip(stddev, low, high)))

@@ -448,13 +448,7 @@ def gtd2_loss(
     error, usually linear in the same features.
 
     Args:
-        v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
-        h_tm1: Correction :math:`h` of the state, shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
-            shape `[]`.
-        v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
-        rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
+        Other arguments: as `tdc_loss`.
 
     Returns:
         A tuple of two: the loss :math:`L_v + L_h`, shape `[]`, and a
@@ -522,9 +516,9 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = _total(jax.tree.map(_norm, trace))
-    size = jnp.maximum(jnp.abs(td_error), 1) * norm
+    size = safe.at_least(jnp.abs(td_error), 1) * norm
     bound = safe.product(step_size * kappa, size)
-    return step_size / jnp.maximum(1, bound)
+    return step_size / safe.at_least(bound, 1)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:

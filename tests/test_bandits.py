@@ -556,3 +556,12 @@ def test_gradient_bandit_finds_the_best_arm():
     regret = simulate(choose, update, initial, bernoulli)
     late = (regret[:, -1] - regret[:, STEPS // 2]) / (STEPS / 2)
     assert upper(late) < 0.05 * GAPS.mean()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+def test_a_count_of_pulls_does_not_overflow(dtype):
+    pulls = dtype(min(np.iinfo(dtype).max, 1000))
+    state = rlaxlib.GradientBanditState(jnp.zeros(2), 0.0, jnp.asarray(pulls))
+    state = rlaxlib.gradient_bandit_update(state, 0, 1.0, 0.1)
+    np.testing.assert_allclose(state.baseline, 1 / (int(pulls) + 1), rtol=1e-6)
+    assert state.pulls >= pulls

@@ -154,3 +154,59 @@ def test_xla_ignores_nan_in_large_maxima_in_one_version_only():
     # Where it is right, `safe.largest` and `safe.smallest` are not needed.
     is_right = bool(np.isnan(jax.jit(jnp.max)(x)))
     assert is_right == (jaxlib.__version__ != "0.10.2")
+
+
+def test_nan_shows_in_losses_of_a_comparison():
+    for found in (
+        rlaxlib.expectile_loss(np.nan, 1.0, 0.0),
+        rlaxlib.iql_value_loss(np.nan, 1.0, 0.0),
+        rlaxlib.quantile_regression_loss(NAN, np.linspace(0, 1, 3), jnp.ones(3)),
+        rlaxlib.quasimetric_distance(NAN[None], jnp.ones((1, 3))),
+    ):
+        assert np.isnan(found)
+
+
+# --- A mean over a large batch. ---
+
+# XLA drops NaN from a minimum or maximum that it fuses with a sum of this many entries.
+MANY = 6000
+# Functions for `make test`, of those that hid NaN; `make trust` sweeps all.
+FEW = ("advantage_weights", "balanced_kl", "crr_weights", "importance_weights")
+
+
+def shows_nan_in_the_mean_of_a_batch(row):
+    """Compare a compiled mean over a batch with the batch, whose first has NaN."""
+    inputs, function = row.inputs(), row.call(**row.setting(row.flags[-1]))
+    batch = {n: jnp.broadcast_to(x, (MANY, *x.shape)) for n, x in inputs.items()}
+
+    def outputs(batch):
+        call = jax.vmap(lambda x: jax.tree.leaves(function(**x)))
+        return [x for x in call(batch) if contract.is_float(x)]
+
+    mean = jax.jit(lambda batch: [jnp.mean(x, 0) for x in outputs(batch)])
+    for name in row.floats:
+        first = np.array(inputs[name])
+        for index in range(min(first.size, 2)):
+            bad = first.copy()
+            bad.ravel()[index] = np.nan
+            one = {**inputs, name: bad}
+            expected = outputs({key: x[None] for key, x in one.items()})
+            many = {**batch, name: batch[name].at[0].set(bad)}
+            for found, (single,) in zip(mean(many), expected, strict=True):
+                is_nan = np.isnan(np.asarray(single))
+                assert np.isnan(np.asarray(found)[is_nan]).all(), (name, index)
+
+
+def each_of(rows):
+    return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
+
+
+@each_of([row for row in contract.collect() if row.id in FEW])
+def test_nan_shows_in_the_mean_of_a_batch(row):
+    shows_nan_in_the_mean_of_a_batch(row)
+
+
+@pytest.mark.trust
+@each_of([row for row in contract.of_topic(contract.collect()) if row.floats])
+def test_nan_of_any_argument_shows_in_the_mean_of_a_batch(row):
+    shows_nan_in_the_mean_of_a_batch(row)

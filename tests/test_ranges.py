@@ -8,6 +8,7 @@ import inspect
 import re
 import typing
 
+import catalog
 import pytest
 
 import rlaxlib
@@ -126,7 +127,7 @@ def documented():
             things |= {f"{name}.{method.__name__}": method for method in methods}
     checked = {n: signatures.read(x) for n, x in things.items() if is_checked(x)}
     for name, signature in checked.items():
-        yield name, inspect.getdoc(things[name]), signature.specs
+        yield name, catalog.complete(things[name]), signature.specs
     nested = [x for each in checked.values() for x in each.nested.values()]
     states = {part for hint in nested for part in (hint, *typing.get_args(hint))}
     for state in filter(inspect.isclass, states):

@@ -47,6 +47,29 @@ def docstring(name):
     return ""
 
 
+def complete(thing):
+    """Return a docstring with the entries of all arguments.
+
+    Those of a variant end with a line such as "Other arguments: as `vtrace`.": entries
+    that the docstring lacks are those of that function.
+    """
+    text = inspect.getdoc(thing) or ""
+    base = re.search(r"^    Other arguments: as `(\w+)`\.\n", text, re.M)
+    if not base:
+        return text
+    known = entries(complete(getattr(rlaxlib, base[1]))) | entries(text)
+    arguments = "".join(known[each] for each in inspect.signature(thing).parameters)
+    head, rest = text.partition("Args:\n")[0], text.partition(base[0])[2]
+    return f"{head}Args:\n{arguments}{rest}"
+
+
+def entries(text):
+    """Return the entries of the arguments of a docstring, by their names."""
+    section = re.search(r"^Args:\n((?:    .*\n)*)", text, re.M)
+    entry = r"^(    \**(\w+): .*\n(?:        .*\n)*)"
+    return {name: each for each, name in re.findall(entry, section[1], re.M)}
+
+
 def chapters(topic):
     """List the modules of a topic, the most used first; itself if it is one file."""
     module = TOPICS[topic]

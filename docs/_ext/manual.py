@@ -211,6 +211,12 @@ def write_signature(app, what, name, thing, options, arguments, result):
     return f"{arguments.removesuffix(')')})", result
 
 
+def add_arguments(app, what, name, thing, options, lines):
+    """Print the arguments that a variant takes from another function."""
+    if any(line.startswith("    Other arguments: as ") for line in lines):
+        lines[:] = catalog.complete(thing).split("\n")
+
+
 def keep_returns_whole(app, what, name, thing, options, lines):
     """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
@@ -270,6 +276,7 @@ def setup(app):
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-signature", write_signature)
+    app.connect("autodoc-process-docstring", add_arguments, priority=300)
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)

@@ -33,8 +33,11 @@ def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
     """TRPO: a natural gradient, as far as the trust region allows; new parameters.
 
     Without the line search it is a natural policy gradient. Schulman et al., 2015,
-    https://arxiv.org/abs/1502.05477. Usual (github.com/openai/baselines): max KL 0.01,
-    damping 0.1, 10 iterations of conjugate gradients, values by Adam 1e-3.
+    https://arxiv.org/abs/1502.05477. Source: github.com/openai/baselines@ea25b9e,
+    baselines/trpo_mpi/trpo_mpi.py, the same step, but a line search by halves, which
+    accepts a KL of 1.5 times its bound; here by factors of 0.8. Usual: max KL 0.01,
+    damping 0.1, 10 iterations of conjugate gradients, λ 0.98, the Fisher matrix on
+    every fifth step, values by Adam 1e-3.
     """
 
     def kl(params):
@@ -85,9 +88,10 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     Returns new parameters. `excess` is the cost of an episode minus its limit, divided
     by the episode's length: advantages are averaged over steps. The line search lowers
     the loss and keeps the cost within its limit; above the limit, it lowers the cost.
-    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Usual
-    (github.com/jachiam/cpo): max KL 0.01, discount 0.995, λ of GAE 0.95, and of costs
-    1, batches of 50,000 steps.
+    Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Source:
+    github.com/jachiam/cpo@5c83925, optimizers/conjugate_constraint_optimizer.py, the
+    same step. Usual: max KL 0.01, discount 0.995, λ of GAE 0.95, and of costs 1,
+    batches of 50,000 steps.
     """
     inputs = apply, batch, adv_t, cost_adv_t
     step = cpo_direction(params, *inputs, excess, max_kl, damping)
@@ -109,8 +113,10 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     """FOCOPS: a KL penalty, and no gradient for states that have left the region.
 
     `multiplier` is that of `lagrange_multiplier`. Zhang et al., 2020,
-    https://arxiv.org/abs/2002.06506. Usual (github.com/PKU-Alignment/omnisafe):
-    temperature 1.5, KL at most 0.02, Adam 3e-4.
+    https://arxiv.org/abs/2002.06506. Source: github.com/ymzhang01/focops@fc92fce,
+    focops_main.py, the same loss; omnisafe also divides the advantage by 1 plus the
+    multiplier. Usual: temperature 1.5, KL at most 0.02, multiplier at most 2 with a
+    rate of 0.01, Adam 3e-4.
     """
     s, old = valid(batch, (batch.s_tm1, batch.logits_tm1))
     logits, mask = apply(params, s), batch.sample_mask
@@ -135,7 +141,8 @@ def cup(
 
     `ppo_logits`, [B, T, A], are those of the policy after PPO, to which the projection
     stays close. The ratio is relative to the policy that acted. Yang et al., 2022,
-    https://arxiv.org/abs/2209.07089. Usual (github.com/PKU-Alignment/omnisafe): the
+    https://arxiv.org/abs/2209.07089. Source: github.com/PKU-Alignment/omnisafe@15603dd,
+    omnisafe/algorithms/on_policy/first_order/cup.py, the same loss. Usual: the
     multiplier at most 2, λ 0.95, Adam 3e-4.
     """
     s, old, middle = valid(batch, (batch.s_tm1, batch.logits_tm1, ppo_logits))
@@ -171,8 +178,9 @@ def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2
 def adaptive_learning_rate(learning_rate, kl, target=0.01):
     """Adaptive learning rate: it falls where the policy moves too far.
 
-    Rudin et al., 2021, https://arxiv.org/abs/2109.11978. Usual
-    (github.com/leggedrobotics/rsl_rl): target 0.01, at first 1e-3.
+    Rudin et al., 2021, https://arxiv.org/abs/2109.11978. Source:
+    github.com/leggedrobotics/rsl_rl@c281c32, rsl_rl/algorithms/ppo.py, the same rule.
+    Usual: target 0.01, at first 1e-3.
     """
     inverse = rlaxlib.adaptive_kl_coefficient(
         1 / learning_rate,

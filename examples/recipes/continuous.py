@@ -30,9 +30,10 @@ class ActorCritic(NamedTuple):
 def ddpg_critic(params, target_params, apply, batch):
     """DDPG, critic: one-step TD learning. `apply.critic` returns q, [B].
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual
-    (github.com/openai/baselines): discount 0.99, Adam 1e-3 with L2 regularisation 0.01,
-    batch 64, target networks updated at a rate of 0.001.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Source:
+    github.com/openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py, a square
+    without ½: twice this loss. Usual: discount 0.99, Adam 1e-3 with L2 regularisation
+    0.01, batch 64, target networks updated at a rate of 0.01, in the paper 0.001.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -44,9 +45,10 @@ def ddpg_critic(params, target_params, apply, batch):
 def ddpg_actor(params, apply, batch):
     """DDPG, actor: the deterministic policy gradient. Its value has no meaning.
 
-    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Usual
-    (github.com/openai/baselines): Adam 1e-4, Ornstein-Uhlenbeck noise of damping 0.15
-    and scale 0.2, or noise of the parameters.
+    Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Source:
+    github.com/openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py, the same
+    gradient. Usual: Adam 1e-4, Ornstein-Uhlenbeck noise of damping 0.15 and scale 0.2,
+    or noise of the parameters.
     """
     a_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -60,8 +62,9 @@ def p_dqn_critic(params, target_params, apply, batch):
     `apply.actor` returns the parameters of all discrete actions, [B, D], and
     `apply.critic` takes them and returns q, [B, A]. The batch has discrete actions
     `a_tm1`, [B], and their parameters `x_tm1`, [B, D]. Xiong et al., 2018,
-    https://arxiv.org/abs/1810.06394. Usual (github.com/cycraig/MP-DQN, by others): Adam
-    1e-3; on Platform discount 0.9 and batch 128, on soccer 0.99 and 32.
+    https://arxiv.org/abs/1810.06394. Source: github.com/cycraig/MP-DQN@eec13eb,
+    agents/pdqn.py, by others, a square without ½: twice this loss. Usual: Adam 1e-3; on
+    Platform discount 0.9 and batch 128, on soccer 0.99 and 32.
     """
     x_t = apply.actor(target_params.actor, batch.s_t)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.x_tm1)
@@ -76,9 +79,10 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
     """P-DQN and PA-DDPG, actor: gradients inverted at the bounds. Without a tanh.
 
     The value of this loss has no meaning. Hausknecht and Stone, 2016,
-    https://arxiv.org/abs/1511.04143. Usual (github.com/mhauskn/dqn-hfo): Adam 1e-5 for
-    the actor and 1e-3 for the critic, gradients clipped at 10; on Platform
-    (github.com/cycraig/MP-DQN, by others) 1e-4 for the actor.
+    https://arxiv.org/abs/1511.04143. Source: github.com/cycraig/MP-DQN@eec13eb,
+    agents/pdqn.py, by others, and github.com/mhauskn/dqn-hfo@c7b0a73, src/dqn.cpp.
+    Usual: Adam 1e-5 for the actor and 1e-3 for the critic, gradients clipped at 10; on
+    Platform (github.com/cycraig/MP-DQN, by others) 1e-4 for the actor.
     """
     x_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -91,9 +95,11 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
 def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
     """TD3, critics: clipped double Q-learning. `apply.critic` returns q, [B, 2].
 
-    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual
-    (github.com/sfujim/TD3): noise 0.2 clipped at 0.5, discount 0.99, Adam 3e-4, batch
-    256, where the paper has 1e-3 and 100; target networks updated at a rate of 0.005.
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Source:
+    github.com/sfujim/TD3@34770cc, TD3.py, squares without ½: twice this loss. Usual:
+    noise 0.2 clipped at 0.5, discount 0.99, Adam 3e-4, batch 256, where the paper has
+    1e-3 and 100; exploration noise 0.1 after 25,000 random steps; target networks
+    updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -107,9 +113,9 @@ def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
 def td3_actor(params, apply, batch):
     """TD3, actor: the value of the first critic, maximised at every second update.
 
-    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Usual
-    (github.com/sfujim/TD3): Adam 3e-4, an update of the actor and the target networks
-    every 2 updates of the critics.
+    Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477. Source:
+    github.com/sfujim/TD3@34770cc, TD3.py, the same loss. Usual: Adam 3e-4, an update of
+    the actor and the target networks every 2 updates of the critics.
     """
     a_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)
@@ -120,9 +126,10 @@ def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
     """D4PG, critic: categorical TD learning. `apply.critic` returns logits, [B, K].
 
     For n steps, as in the paper, pass `n_step_batch(batch)` of `value_based.py`.
-    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual
-    (github.com/google-deepmind/acme): n = 5, 51 atoms, discount 0.99, Adam 1e-4, batch
-    256, target networks copied every 100 updates.
+    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Source:
+    github.com/google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py, the same
+    loss. Usual: n = 5, 51 atoms, discount 0.99, Adam 1e-4, batch 256, gradients clipped
+    to a norm of 40, target networks copied every 100 updates.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
@@ -137,8 +144,9 @@ def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
 def d4pg_actor(params, apply, batch, low=-150.0, high=150.0):
     """D4PG, actor: the deterministic policy gradient of the mean of the critic.
 
-    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Usual
-    (github.com/google-deepmind/acme): Adam 1e-4, Gaussian noise of scale 0.3.
+    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Source:
+    github.com/google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py, the same
+    gradient. Usual: Adam 1e-4, Gaussian noise of scale 0.3.
     """
 
     def mean(params, s, a):
@@ -161,9 +169,10 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
     those of the networks: see `sac_temperature`. For several agents (MASAC), the actor
     returns the means of all their actions side by side, each from the observation of
     its agent, and the critics see all. Haarnoja et al., 2018,
-    https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
-    github.com/rail-berkeley/softlearning): discount 0.99, Adam 3e-4, batch 256, target
-    critics updated at a rate of 0.005.
+    https://arxiv.org/abs/1812.05905. Source:
+    github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, the
+    same losses. Usual (paper, table 1):
+    discount 0.99, Adam 3e-4, batch 256, target critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -178,8 +187,10 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
 def sac_actor(params, apply, batch, key, temperature):
     """SAC, actor: the soft value of a reparameterised action.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
-    github.com/rail-berkeley/softlearning): Adam 3e-4.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
+    github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, where
+    it is the mean of the critics, as in `redq_actor`; the minimum is the paper's (a
+    cosine of 0.99 at random inputs). Usual (paper, table 1): Adam 3e-4.
     """
     a_tm1, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
@@ -190,8 +201,9 @@ def sac_actor(params, apply, batch, key, temperature):
 def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
     """SAC, temperature: raised while the entropy is below its target.
 
-    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Usual (paper, table 1;
-    github.com/rail-berkeley/softlearning): Adam 3e-4, target entropy -D.
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
+    github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, the
+    same loss. Usual (paper, table 1): Adam 3e-4, target entropy -D.
     """
     _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(
@@ -204,9 +216,10 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
     `apply.critic` returns q, [B, N]; the actor maximises their mean. Chen et al., 2021,
-    https://arxiv.org/abs/2101.05982. Usual (github.com/watchernyu/REDQ): N = 10,
-    subsets of 2, 20 updates a step, otherwise those of SAC, but target entropies from
-    -1 to -4, those of MBPO.
+    https://arxiv.org/abs/2101.05982. Source: github.com/watchernyu/REDQ@7b5d1bf,
+    redq/algos/redq_sac.py, a mean over the N critics times N, without ½: twice this
+    loss. Usual: N = 10, subsets of 2, 20 updates a step, otherwise those of SAC, but
+    target entropies from -1 to -4, those of MBPO.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -223,8 +236,10 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
 def redq_actor(params, apply, batch, key, temperature):
     """REDQ, actor: the soft value under the mean of all critics.
 
-    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Usual
-    (github.com/watchernyu/REDQ): Adam 3e-4, one update every 20 updates of the critics.
+    Chen et al., 2021, https://arxiv.org/abs/2101.05982. Source:
+    github.com/watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py, the same loss; its
+    temperature has the loss of `sac_temperature`, with log α in place of α. Usual: Adam
+    3e-4, one update every 20 updates of the critics.
     """
 
     def mean(params, s, a):
@@ -237,9 +252,11 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
     """TQC: SAC with quantile critics, dropping the largest in the target.
 
     `apply.critic` returns quantiles, [B, C, N]. Kuznetsov et al., 2020,
-    https://arxiv.org/abs/2005.04269. Usual (github.com/SamsungLabs/tqc_pytorch): C = 5,
-    N = 25, 2 dropped for each critic (0 for HalfCheetah, 5 for Hopper), otherwise those
-    of SAC.
+    https://arxiv.org/abs/2005.04269. Source:
+    github.com/SamsungLabs/tqc_pytorch@65114eb, tqc/functions.py and tqc/trainer.py, a
+    mean over the N quantiles too: this loss is N times that, 25 there, which a clip of
+    gradients or SGD feels. Usual: C = 5, N = 25, 2 dropped for each critic (0 for
+    HalfCheetah, 5 for Hopper), otherwise those of SAC.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -256,8 +273,9 @@ def tqc_critic(params, target_params, apply, batch, key, temperature, num_droppe
 def tqc_actor(params, apply, batch, key, temperature):
     """TQC, actor: the soft value under the mean of all quantiles of all critics.
 
-    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Usual
-    (github.com/SamsungLabs/tqc_pytorch): Adam 3e-4.
+    Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269. Source:
+    github.com/SamsungLabs/tqc_pytorch@65114eb, tqc/trainer.py, the same loss. Usual:
+    Adam 3e-4.
     """
 
     def mean(params, s, a):

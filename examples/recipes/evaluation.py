@@ -18,9 +18,9 @@ def fqe(params, target_params, apply, policy, batch):
     """FQE, fitted Q evaluation: expected Sarsa of a fixed policy on logged data.
 
     `policy(s)` returns probabilities, [B, A]. The value of the policy is the mean of q
-    under it at first states. Le et al., 2019, https://arxiv.org/abs/1903.08738. Usual
-    (github.com/takuseno/d3rlpy): discount 0.99, Adam 1e-4, batch 100, target networks
-    updated every 100 steps.
+    under it at first states. Le et al., 2019, https://arxiv.org/abs/1903.08738. Source:
+    github.com/takuseno/d3rlpy@38c34b6, d3rlpy/ope/torch/fqe_impl.py. Usual: discount
+    0.99, Adam 1e-4, batch 100, target networks updated every 100 steps.
     """
     td_error = jax.vmap(rlaxlib.expected_sarsa)(
         apply(params, batch.s_tm1),
@@ -106,8 +106,9 @@ def magic(key, data, num_samples=200, confidence=0.5):
     Returns an estimate, and the weight of each number of rewards, [T+1]. `data` are
     rewards, discounts, ratios, and values of actions and of states, each [N, T].
     Covariances are those of resampled estimates, as good as the paper's sample
-    covariances. Thomas and Brunskill, 2016, https://arxiv.org/abs/1604.00923. Usual
-    (paper; github.com/clvoloshin/COBS): 200 samples, an interval of 50 %, or 90 %.
+    covariances. Thomas and Brunskill, 2016, https://arxiv.org/abs/1604.00923. Source:
+    github.com/clvoloshin/COBS@bc76441, ope/algos/magic.py. Usual (paper; the code): 200
+    samples, an interval of 50 %, or 90 %.
     """
 
     def resample(key):

@@ -58,8 +58,9 @@ def ngu_embedding(params, apply, batch):
     """NGU, embedding: the action is predicted from both observations.
 
     `apply.embedding` returns vectors, `apply.inverse` takes two and returns logits.
-    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Usual (paper, appendix;
-    optimizer: github.com/michaelnny/deep_rl_zoo, by others): 32 dimensions, Adam 5e-4.
+    Badia et al., 2020, https://arxiv.org/abs/2002.06038. Source:
+    github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by others.
+    Usual (paper, appendix; optimizer: the code): 32 dimensions, Adam 5e-4.
     """
     x_tm1, x_t = (apply.embedding(params, s) for s in (batch.s_tm1, batch.s_t))
     logits = apply.inverse(params, x_tm1, x_t)
@@ -73,9 +74,9 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     step, without neighbours, has an episodic novelty of 1000. Each embedding is
     remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
     `moments` their mean and standard deviation. Badia et al., 2020,
-    https://arxiv.org/abs/2002.06038. Usual (paper, appendix;
-    github.com/michaelnny/deep_rl_zoo, by others): 10 neighbours, a memory of 30,000
-    embeddings.
+    https://arxiv.org/abs/2002.06038. Source: github.com/michaelnny/deep_rl_zoo@19e3844,
+    deep_rl_zoo/ngu/agent.py, by others. Usual (paper, appendix; the code): 10
+    neighbours, a memory of 30,000 embeddings.
     """
 
     def step(memory, inputs):
@@ -98,9 +99,11 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     On streams, `apply` returns q, [B, T, A], and the batch has `intrinsic_r_t`, [B, T].
     The target policy is greedy, so that the trace is λ after a greedy action and 0
     after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
-    Usual (paper, appendix; github.com/michaelnny/deep_rl_zoo, by others): 32 values of
-    `beta` from 0 to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam 1e-4, target network
-    copied every 1,500 updates, 1,000 in the code, otherwise those of R2D2.
+    Source: github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by
+    others, with a softmax of the target values as target policy and a sum over time,
+    where this is a mean. Usual (paper, appendix; the code): 32 values of `beta` from 0
+    to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam 1e-4, target network copied every
+    1,500 updates, 1,000 in the code, otherwise those of R2D2.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -117,10 +120,11 @@ def icm(params, apply, batch, scale=0.01):
 
     Returns the loss and the rewards, [B]: use `has_aux=True`. `apply.features`,
     `apply.forward` and `apply.inverse` return features, the predicted next ones, and
-    logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Usual
-    (github.com/pathak22/noreward-rl): weight of the forward model 0.2, reward scale
-    0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3. There the gradient
-    of the next features is not stopped.
+    logits. Pathak et al., 2017, https://arxiv.org/abs/1705.05363. Source:
+    github.com/pathak22/noreward-rl@3e220c2, src/model.py, the same losses: its mean
+    over 288 features times 144 is this sum with ½. Usual: weight of the forward model
+    0.2, reward scale 0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3.
+    There the gradient of the next features is not stopped.
     """
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)

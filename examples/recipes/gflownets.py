@@ -29,8 +29,9 @@ def both_log_probs(params, apply, batch):
 def trajectory_balance(params, log_partition, apply, batch):
     """TB, trajectory balance: learns `log_partition` too, by its own gradient.
 
-    Malkin et al., 2022, https://arxiv.org/abs/2201.13259. Usual (github.com/GFNOrg/
-    torchgfn): Adam 1e-3, and 0.1 for `log_partition`, batch 16.
+    Malkin et al., 2022, https://arxiv.org/abs/2201.13259. Source:
+    github.com/GFNOrg/torchgfn@f39bfc9, src/gfn/gflownet/trajectory_balance.py, the same
+    loss. Usual: Adam 1e-3, and 0.1 for `log_partition`, batch 16.
     """
     loss = jax.vmap(rlaxlib.trajectory_balance_loss, (None, 0, 0, 0))
     log_prob, backward = both_log_probs(params, apply, batch)
@@ -40,8 +41,9 @@ def trajectory_balance(params, log_partition, apply, batch):
 def sub_trajectory_balance(params, apply, batch, lambda_=0.9):
     """SubTB, sub-trajectory balance: `apply.flow` returns logarithms of flows, [B, T].
 
-    Madan et al., 2022, https://arxiv.org/abs/2209.12782. Usual (github.com/GFNOrg/
-    torchgfn): λ 0.9, Adam 1e-3.
+    Madan et al., 2022, https://arxiv.org/abs/2209.12782. Source:
+    github.com/GFNOrg/torchgfn@f39bfc9, src/gfn/gflownet/sub_trajectory_balance.py, the
+    same loss, by the default weights. Usual: λ 0.9, Adam 1e-3.
     """
     flow = apply.flow(params, batch.s_tm1)
     flow = jnp.concatenate([flow, batch.log_reward[:, None]], axis=1)

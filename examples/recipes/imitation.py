@@ -29,9 +29,10 @@ def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
     """DQfD: 1-step and n-step double Q-learning, and a margin on demonstrations.
 
     On streams, `apply` returns q, [B, T, A]. Hester et al., 2018,
-    https://arxiv.org/abs/1704.03732. Usual (github.com/opendilab/DI-engine, by others):
-    n = 10, margin 0.8, all weights 1, L2 regularisation 1e-5, prioritised replay, one
-    half of the batch demonstrations.
+    https://arxiv.org/abs/1704.03732. Source: github.com/opendilab/DI-engine@d0b21d0,
+    ding/policy/dqfd.py, by others, squares without ½. Usual: n = 10, margin 0.8, all
+    weights 1, L2 regularisation 1e-5, prioritised replay, one half of the batch
+    demonstrations.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, a_tm1, ends = apply(params, s_tm1), batch.a_tm1, masks(batch)
@@ -53,10 +54,10 @@ def gail(params, apply, batch, expert, key, penalty=10.0):
     """GAIL, discriminator, with the gradient penalty of DAC. `apply` returns a logit.
 
     Actions are vectors, [B, D]. Ho and Ermon, 2016, https://arxiv.org/abs/1606.03476;
-    Kostrikov et al., 2019, https://arxiv.org/abs/1809.02925. Usual (DAC:
-    github.com/google-research/google-research/tree/master/dac): penalty 10, Adam 1e-3,
-    batch 100, rewards for TD3: the logit by default, those of `gail_reward` as an
-    option.
+    Kostrikov et al., 2019, https://arxiv.org/abs/1809.02925. Source:
+    github.com/google-research/google-research@0c1bbe5, dac/gail.py, the same loss.
+    Usual (DAC): penalty 10, Adam 1e-3, batch 100, rewards for TD3: the logit by
+    default, those of `gail_reward` as an option.
     """
     logits = (apply(params, x.s_tm1, x.a_tm1) for x in (expert, batch))
     loss = jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -92,11 +93,11 @@ def airl(params, apply, batch, expert):
 
     `apply.reward` and `apply.potential` return one number for each state. In both
     batches `log_prob`, [B], is the log-probability of the action under the current
-    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Usual
-    (github.com/justinjfu/inverse_rl): Adam 1e-3, batch 32, discount 1 of the potential,
-    TRPO. The code's reward is that of `apply.reward`, with an entropy bonus of 0.1, in
-    place of `airl_reward`. At an end the potential is 0 here, and in the code that of
-    an observation of zeros.
+    policy. Fu et al., 2018, https://arxiv.org/abs/1710.11248. Source:
+    github.com/justinjfu/inverse_rl@9609933, inverse_rl/models/airl_state.py. Usual:
+    Adam 1e-3, batch 32, discount 1 of the potential, TRPO. The code's reward is that of
+    `apply.reward`, with an entropy bonus of 0.1, in place of `airl_reward`. At an end
+    the potential is 0 here, and in the code that of an observation of zeros.
     """
     logits = (airl_logit(params, apply, x) for x in (expert, batch))
     return jnp.mean(rlaxlib.discriminator_loss(*logits))
@@ -113,7 +114,8 @@ def sqil(params, target_params, apply, batch, temperature=1.0):
     The policy is the softmax of q over `temperature`: values of demonstrations are
     about 1/(1 - discount), so that 1 leaves it near uniform where that is small.
     `apply` returns q, [B, A]. Reddy et al., 2020, https://arxiv.org/abs/1905.11108.
-    Usual (github.com/HumanCompatibleAI/imitation, by others): one half of the batch
+    Source: github.com/HumanCompatibleAI/imitation@e5ef188,
+    src/imitation/algorithms/sqil.py, by others, with DQN. Usual: one half of the batch
     demonstrations, otherwise those of DQN, which takes the place of soft Q-learning.
     """
     r_t = jnp.where(batch.is_expert, 1.0, 0.0)

@@ -75,9 +75,10 @@ def grpo(params, apply, batch, epsilon=0.2, kl_cost=0.04, differentiate_k3=True)
 
     The paper differentiates the estimator k3, which has the gradient of KL(π_ref ‖ π).
     With `differentiate_k3=False` it is that of KL(π ‖ π_ref), as that of `kl_loss` is.
-    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Usual
-    (github.com/huggingface/trl): groups of 8, KL cost 0.04 in its first versions and 0
-    later, one update a batch, AdamW 1e-6.
+    Shao et al., 2024, https://arxiv.org/abs/2402.03300. Source:
+    github.com/huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py, the same loss; its
+    standard deviations have an epsilon of 1e-4, these 1e-6. Usual: groups of 8, KL cost
+    0.04 in its first versions and 0 later, one update a batch, AdamW 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch), epsilon)
@@ -96,9 +97,10 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
     """Dr. GRPO: no division by the standard deviation or by the length of answers.
 
     The divisor is the maximal length, so that padding has no effect. Liu et al., 2025,
-    https://arxiv.org/abs/2503.20783. Usual (github.com/sail-sg/understand-r1-zero):
-    groups of 8, 3,000 tokens, no KL cost, 8 updates for each batch of 1,024 answers,
-    Adam 1e-6.
+    https://arxiv.org/abs/2503.20783. Source:
+    github.com/sail-sg/understand-r1-zero@dfca49d, train_zero_math.py, the same loss.
+    Usual: groups of 8, 3,000 tokens, no KL cost, 8 updates for each batch of 1,024
+    answers, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
@@ -112,10 +114,11 @@ def dapo(params, apply, batch, max_length=20480, cache_length=4096):
     """DAPO: a higher upper clip, a mean over all tokens, a penalty for long answers.
 
     The caller leaves groups with equal rewards out of the batch, and sets the lengths.
-    Yu et al., 2025, https://arxiv.org/abs/2503.14476. Usual (paper, section 4.1;
-    github.com/verl-project/verl): clips 0.2 and 0.28, groups of 16, 20,480 tokens of
-    which the last 4,096 are penalised, no KL cost, 16 updates for each batch of 512
-    prompts, AdamW 1e-6.
+    Yu et al., 2025, https://arxiv.org/abs/2503.14476. Source:
+    github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py, the same loss.
+    Usual (paper, section 4.1; the code): clips 0.2 and 0.28, groups of 16, 20,480
+    tokens of which the last 4,096 are penalised, no KL cost, 16 updates for each batch
+    of 512 prompts, AdamW 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     penalty = rlaxlib.overlong_penalty(lengths, max_length, cache_length)
@@ -131,8 +134,9 @@ def rloo(params, apply, batch, kl_cost=0.03):
     """RLOO: REINFORCE, where the mean of the other answers is the baseline.
 
     Without an importance ratio: one update for each batch. Ahmadian et al., 2024,
-    https://arxiv.org/abs/2402.14740. Usual (github.com/huggingface/trl, section C
-    of the paper): groups of 2 to 4, KL cost 0.03, AdamW 1e-6.
+    https://arxiv.org/abs/2402.14740. Source: github.com/huggingface/trl@f2cd577,
+    trl/trainer/rloo_trainer.py, the same loss. Usual (there; section C of the paper):
+    groups of 2 to 4, KL cost 0.03, AdamW 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), "leave_one_out", "none")
     log_prob = log_probs(params, apply, batch)
@@ -145,9 +149,9 @@ def remax(params, apply, batch, kl_cost=0.05):
     """ReMax: REINFORCE, where the reward of the greedy answer is the baseline.
 
     The batch has `greedy_rewards`, [P]. One update for each batch. Li et al., 2023,
-    https://arxiv.org/abs/2310.10505. Usual (github.com/liziniu/ReMax): one answer for
-    each prompt, KL cost 0.05 and a discount of 0.99 over tokens, which is 1 here, Adam
-    1e-6.
+    https://arxiv.org/abs/2310.10505. Source: github.com/liziniu/ReMax@536ba49,
+    step3_rlhf_finetuning/remax_trainer.py. Usual: one answer for each prompt, KL cost
+    0.05 and a discount of 0.99 over tokens, which is 1 here, Adam 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
     log_prob = log_probs(params, apply, batch)
@@ -159,9 +163,9 @@ def remax(params, apply, batch, kl_cost=0.05):
 def opo(params, apply, batch):
     """OPO: REINFORCE on policy, with the baseline of least variance.
 
-    One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585. Usual
-    (paper; github.com/microsoft/LMOps/tree/main/opo): groups of 16, no KL cost and no
-    entropy bonus, Adam 1e-6.
+    One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585.
+    Source: github.com/microsoft/LMOps@4f2a9de, opo/verl/trainer/ppo/core_algos.py.
+    Usual (paper; the code): groups of 16, no KL cost and no entropy bonus, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
@@ -174,9 +178,10 @@ def opo(params, apply, batch):
 def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     """REINFORCE++: returns of tokens, standardised over the batch, not in groups.
 
-    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Usual
-    (github.com/OpenRLHF/OpenRLHF): one answer for each prompt, discount 1, KL cost
-    0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
+    Hu et al., 2025, https://arxiv.org/abs/2501.03262. Source:
+    github.com/OpenRLHF/OpenRLHF@3c3be62,
+    openrlhf/trainer/ppo_utils/experience_maker.py. Usual: one answer for each prompt,
+    discount 1, KL cost 0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
     """
     mask = batch.sample_mask
     inputs = batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob
@@ -191,9 +196,10 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
 def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
     """GSPO: the clip applies to the ratio of the whole answer.
 
-    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Usual (paper, section 5.1;
-    github.com/verl-project/verl): clips 3e-4 and 4e-4, 4 minibatches for each batch, no
-    KL cost, groups of 16, AdamW 1e-6.
+    Zheng et al., 2025, https://arxiv.org/abs/2507.18071. Source:
+    github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py:
+    compute_policy_loss_gspo, the same loss. Usual (paper, section 5.1; the code): clips
+    3e-4 and 4e-4, 4 minibatches for each batch, no KL cost, groups of 16, AdamW 1e-6.
     """
 
     def log_ratio(log_prob, old_log_prob, mask):
@@ -211,9 +217,10 @@ def gspo(params, apply, batch, epsilon=3e-4, epsilon_high=4e-4):
 def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     """CISPO: REINFORCE with clipped importance weights, which keeps all tokens.
 
-    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Usual (paper;
-    github.com/huggingface/trl): only the upper clip, a ratio of 5 in the code, no KL
-    cost, Adam with epsilon 1e-15.
+    MiniMax, 2025, https://arxiv.org/abs/2506.13585. Source:
+    github.com/huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py, the same loss.
+    Usual (paper; the code): only the upper clip, a ratio of 5 in the code, no KL cost,
+    Adam with epsilon 1e-15.
     """
     log_prob = log_probs(params, apply, batch)
     inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
@@ -225,8 +232,9 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
 def sapo(params, apply, batch):
     """SAPO: a sigmoid of the ratio in place of the clip.
 
-    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Usual (paper;
-    github.com/huggingface/trl): temperature 1 for positive and 1.05 for negative
+    Gao et al., 2025, https://arxiv.org/abs/2511.20347. Source:
+    github.com/huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py, the same loss.
+    Usual (paper; the code): temperature 1 for positive and 1.05 for negative
     advantages.
     """
     log_prob = log_probs(params, apply, batch)
@@ -239,9 +247,10 @@ def sapo(params, apply, batch):
 def gmpo(params, apply, batch):
     """GMPO: the geometric mean of the clipped ratios of an answer.
 
-    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Usual
-    (github.com/callsys/GMPO): clips of the log-ratio at 0.4, groups of 8, no KL cost, 8
-    updates for each batch of 1,024 answers, Adam 1e-6.
+    Zhao et al., 2025, https://arxiv.org/abs/2507.20673. Source:
+    github.com/callsys/GMPO@205b2bf, train_zero_math_gmpo.py, the same loss. Usual:
+    clips of the log-ratio at 0.4, groups of 8, no KL cost, 8 updates for each batch of
+    1,024 answers, Adam 1e-6.
     """
 
     def loss(log_prob, old_log_prob, adv, mask):
@@ -283,10 +292,11 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
 
     `apply` returns values, [B, T], too, and `values` are those when the tokens were
     sampled. Answers of positive reward are the correct ones. The λ of answers of up to
-    1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Usual
-    (github.com/stateset/stateset-agents, by others): clips 0.2 and 0.28, `alpha` 0.05,
-    groups of 16, Adam 1e-6 for the policy and 2e-6 for the values, which learn alone
-    for 50 steps first.
+    1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Source:
+    github.com/stateset/stateset-agents@ccad233,
+    stateset_agents/training/vapo_trainer.py, by others. Usual: clips 0.2 and 0.28,
+    `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the values, which
+    learn alone for 50 steps first.
     """
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
@@ -312,9 +322,10 @@ def answer_log_probs(params, apply, batch, ref=False):
 def dpo(params, apply, batch, beta=0.1, kind="sigmoid"):
     """DPO, direct preference optimisation: the log-ratios are the rewards.
 
-    Rafailov et al., 2023, https://arxiv.org/abs/2305.18290. Usual (paper, appendix B;
-    github.com/eric-mitchell/direct-preference-optimization): beta 0.1, 0.5 for
-    summaries, RMSProp 1e-6 in the paper and 5e-7 in the code, batch 64.
+    Rafailov et al., 2023, https://arxiv.org/abs/2305.18290. Source:
+    github.com/eric-mitchell/direct-preference-optimization@f8b8c0f, trainers.py, the
+    same loss. Usual (paper, appendix B; the code): beta 0.1, 0.5 for summaries, RMSProp
+    1e-6 in the paper and 5e-7 in the code, batch 64.
     """
     pair = batch.chosen, batch.rejected
     log_prob = (answer_log_probs(params, apply, x) for x in pair)
@@ -334,9 +345,10 @@ def ipo(params, apply, batch, beta=0.1):
 def simpo(params, apply, batch, beta=2.0, margin=1.0):
     """SimPO: mean log-probabilities of tokens are the rewards, without a reference.
 
-    Meng et al., 2024, https://arxiv.org/abs/2405.14734. Usual
-    (github.com/princeton-nlp/SimPO): beta 2 to 2.5, margin 0.25 to 1.6, Adam 3e-7 to
-    1e-6, batch 128.
+    Meng et al., 2024, https://arxiv.org/abs/2405.14734. Source:
+    github.com/princeton-nlp/SimPO@1b3e8f3, scripts/simpo_trainer.py, the same loss;
+    `margin` is beta times its gamma_beta_ratio. Usual: beta 2 to 2.5, margin 0.25 to
+    1.6, Adam 3e-7 to 1e-6, batch 128.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
@@ -348,9 +360,10 @@ def simpo(params, apply, batch, beta=2.0, margin=1.0):
 def orpo(params, apply, batch, coefficient=0.1):
     """ORPO: supervised learning of the chosen answer, and an odds ratio.
 
-    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Usual (paper;
-    github.com/xfactlab/orpo): coefficient 0.1, AdamW 8e-6, in the code 5e-6, no
-    reference. The code's likelihood includes the prompt.
+    Hong et al., 2024, https://arxiv.org/abs/2403.07691. Source:
+    github.com/xfactlab/orpo@208d2d6, src/orpo_trainer.py. Usual (paper; the code):
+    coefficient 0.1, AdamW 8e-6, in the code 5e-6, no reference. The code's likelihood
+    includes the prompt.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
@@ -363,9 +376,10 @@ def kto(params, apply, batch, beta=0.1):
     """KTO: answers that are desirable or not, without pairs.
 
     The batch has `desirable`, [B], and `mismatched`, a batch of the same prompts with
-    answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306. Usual
-    (github.com/ContextualAI/HALOs): beta 0.1, AdamW 5e-6, in first versions RMSProp
-    5e-7, weights that balance both kinds.
+    answers to others. Ethayarajh et al., 2024, https://arxiv.org/abs/2402.01306.
+    Source: github.com/ContextualAI/HALOs@4831988, train/trainers.py, the same loss.
+    Usual: beta 0.1, AdamW 5e-6, in first versions RMSProp 5e-7, weights that balance
+    both kinds.
     """
 
     def both(x):
@@ -380,8 +394,8 @@ def reward_model(params, apply, batch, centering=0.01):
     """Reward model: Bradley-Terry, by the score of the last token of each answer.
 
     `apply` takes all tokens, [B, T+1], and returns a score for each. Ouyang et al.,
-    2022, https://arxiv.org/abs/2203.02155. Usual (github.com/huggingface/trl): one
-    epoch, AdamW 1e-5, centring 0.01.
+    2022, https://arxiv.org/abs/2203.02155. Source: github.com/huggingface/trl@f2cd577,
+    trl/trainer/reward_trainer.py. Usual: one epoch, AdamW 1e-5, centring 0.01.
     """
 
     def reward(x):
@@ -400,9 +414,10 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     """On-policy distillation (GKD): the student's answers, the teacher's logits.
 
     The batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
-    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Usual (paper;
-    github.com/huggingface/trl): beta 0.5 to 1, temperature 1 of the student; in the
-    code 0.5 and 0.9, and half of the answers from the data.
+    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Source:
+    github.com/huggingface/trl@f2cd577, trl/experimental/gkd/gkd_trainer.py. Usual
+    (paper; the code): beta 0.5 to 1, temperature 1 of the student; in the code 0.5 and
+    0.9, and half of the answers from the data.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)

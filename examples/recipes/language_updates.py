@@ -19,8 +19,10 @@ from .language import (  # noqa: TID252 - Any package.
 def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     """DPPO: no gradient for tokens that leave the trust region; that of prime-rl.
 
-    Qi et al., 2026, https://arxiv.org/abs/2602.04879. Usual (github.com/verl-project/
-    verl): total variation of 0.2, ratios truncated at 20, Adam 1e-6.
+    Qi et al., 2026, https://arxiv.org/abs/2602.04879. Source:
+    github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py:
+    compute_policy_loss_dppo_tv, the same loss. Usual: total variation of 0.2, ratios
+    truncated at 20, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
@@ -33,8 +35,9 @@ def max_rl(params, apply, batch):
     """MaxRL: the likelihood of a correct answer; rewards are 0 or 1.
 
     On policy: one update for each batch. Tajwar et al., 2026,
-    https://arxiv.org/abs/2602.02710. Usual (github.com/tajwarfahim/maxrl): groups of 16
-    with AdamW 1e-6, or of 128 with 1e-5, batches of 256 prompts, no KL cost.
+    https://arxiv.org/abs/2602.02710. Source: github.com/tajwarfahim/maxrl@c0698eb,
+    verl/trainer/ppo/core_algos.py, the same loss. Usual: groups of 16 with AdamW 1e-6,
+    or of 128 with 1e-5, batches of 256 prompts, no KL cost.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, advantages(batch, scale="mean"))
@@ -89,8 +92,9 @@ def otb(params, apply, batch):
 def dft(params, apply, batch):
     """DFT: supervised learning, where each token is weighted by its probability.
 
-    Wu et al., 2025, https://arxiv.org/abs/2508.05629. Usual
-    (github.com/yongliang-wu/DFT): AdamW 5e-5, batch 256, one epoch.
+    Wu et al., 2025, https://arxiv.org/abs/2508.05629. Source:
+    github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py. Usual:
+    AdamW 5e-5, batch 256, one epoch.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
@@ -100,9 +104,10 @@ def dft(params, apply, batch):
 def topr(params, apply, batch):
     """TOPR: truncated ratios for bad answers, and none for good ones.
 
-    Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Usual (paper;
-    github.com/alibaba/ROLL, by others): rewards of 1 and -1, ratios of answers in [0,
-    1], in the code those of tokens, Adam 1e-6.
+    Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Source:
+    github.com/alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py, by others.
+    Usual (paper; the code): rewards of 1 and -1, ratios of answers in [0, 1], in the
+    code those of tokens, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
@@ -176,8 +181,9 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
     """Sequence-mask TIS: weights of tokens, in answers whose mean ratio is near 1.
 
     The batch has `sampler_log_prob`, [B, T], of the inference engine. Liu et al., 2025,
-    https://richardli.xyz/rl-collapse. Usual (github.com/OpenRLHF/OpenRLHF): geometric
-    means within 1 %, weights truncated at 2 to 5.
+    https://richardli.xyz/rl-collapse. Source: github.com/OpenRLHF/OpenRLHF@3c3be62,
+    openrlhf/models/loss.py. Usual: geometric means within 1 %, weights truncated at 2
+    to 5.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     log_ratio = batch.old_log_prob - batch.sampler_log_prob

@@ -53,10 +53,12 @@ def critics_loss(params, apply, batch, target):
 def iql_value(params, target_params, apply, batch, expectile=0.7):
     """IQL, state values: an expectile of the values of the data's actions.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
-    (github.com/ikostrikov/implicit_q_learning): expectile 0.7 for locomotion and 0.9
-    for mazes, 2 critics, discount 0.99, Adam 3e-4, batch 256. Rewards of locomotion are
-    divided by the range of returns, times 1000; those of mazes are -1 until the goal.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Source:
+    github.com/ikostrikov/implicit_q_learning@09d7002, critic.py, the same loss; an
+    update is one of the values, then of the actor, then of the critics, each with the
+    values just updated. Usual: expectile 0.7 for locomotion and 0.9 for mazes, 2
+    critics, discount 0.99, Adam 3e-4, batch 256. Rewards of locomotion are divided by
+    the range of returns, times 1000; those of mazes are -1 until the goal.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
@@ -66,9 +68,9 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
 def iql_critic(params, apply, batch):
     """IQL, critics: TD learning of q from the state values, which have no gradient.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
-    (github.com/ikostrikov/implicit_q_learning): Adam 3e-4, target critics updated at a
-    rate of 0.005.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Source:
+    github.com/ikostrikov/implicit_q_learning@09d7002, critic.py, squares without ½:
+    twice this loss. Usual: Adam 3e-4, target critics updated at a rate of 0.005.
     """
     v_t = apply.value(params.value, batch.s_t)
     target = batch.r_t + batch.discount_t * v_t
@@ -78,10 +80,11 @@ def iql_critic(params, apply, batch):
 def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight=100.0):
     """IQL, actor: the data's actions, weighted by their exponentiated advantages.
 
-    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Usual
-    (github.com/ikostrikov/implicit_q_learning): temperature 1/3 for locomotion and 1/10
-    for mazes, whose inverses, 3 and 10, the code has; weights at most 100, Adam 3e-4
-    with cosine decay. The code's policy is a Gaussian, whose mean is a tanh.
+    Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Source:
+    github.com/ikostrikov/implicit_q_learning@09d7002, actor.py, the same loss. Usual:
+    temperature 1/3 for locomotion and 1/10 for mazes, whose inverses, 3 and 10, the
+    code has; weights at most 100, Adam 3e-4 with cosine decay. The code's policy is a
+    Gaussian, whose mean is a tanh.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
@@ -93,39 +96,42 @@ def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight
 def xql_value(params, target_params, apply, batch, temperature=2.0):
     """XQL, state values: Gumbel regression. Critics and actor are those of IQL.
 
-    Garg et al., 2023, https://arxiv.org/abs/2301.02328. Usual (github.com/Div99/XQL):
-    temperature 2 for locomotion and 0.6 for mazes, errors over temperature clipped at
-    7, the loss divided by the largest exponential of the batch, rewards as for IQL,
-    Adam 3e-4. The critics' loss is there Huber's with a bound of 20.
+    Garg et al., 2023, https://arxiv.org/abs/2301.02328. Source:
+    github.com/Div99/XQL@dff09af, offline/critic.py, the same loss, divided by
+    the largest exponential of the batch; beyond its clip of errors over temperature, 7,
+    the gradient is 0 there, and here that at the clip. Usual: temperature 2 for
+    locomotion and 0.6 for mazes, rewards as for IQL, Adam 3e-4. The critics'
+    loss is there Huber's with a bound of 20.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
     return jnp.mean(rlaxlib.xql_value_loss(v, q, temperature))
 
 
-def sql_value(params, target_params, apply, batch, temperature=0.5):
+def sql_value(params, target_params, apply, batch, temperature=1.0):
     """SQL, sparse Q-learning, state values. The critics are those of IQL.
 
-    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual (github.com/ryanxhr/IVR):
-    temperature 0.5 to 1.25 for locomotion and 0.125 for mazes, Adam 3e-4, rewards as
-    for IQL. The scripts print 2, 5 and 0.5: their loss is a quarter of this one at a
-    quarter of their temperature.
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Source:
+    github.com/ryanxhr/IVR@58edd26, critic.py, the same loss. Usual: temperature (alpha)
+    1 for locomotion, 0.1 for mazes and 3 for the umaze of diverse data, Adam 3e-4,
+    rewards as for IQL.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
     return jnp.mean(rlaxlib.sql_value_loss(v, q, temperature))
 
 
-def sql_actor(params, target_params, apply, batch, temperature=0.5):
+def sql_actor(params, target_params, apply, batch, max_weight=100.0):
     """SQL, sparse Q-learning, actor: actions of low value have no weight.
 
-    Xu et al., 2023, https://arxiv.org/abs/2303.15810. Usual (github.com/ryanxhr/IVR):
-    those of `sql_value`. The weights are those of the paper; the code has q - v within
-    [0, 100], without the 1.
+    Xu et al., 2023, https://arxiv.org/abs/2303.15810, with the weight 1 + (q - v)/(2 ·
+    temperature), of which the code keeps q - v alone. Source:
+    github.com/ryanxhr/IVR@58edd26, actor.py, the same loss. Usual: those of
+    `sql_value`, weights at most 100.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
-    weights = jnp.maximum(0.0, 1 + (q - v) / (2 * temperature))
+    weights = jnp.clip(q - v, 0.0, max_weight)
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
     return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
@@ -136,7 +142,8 @@ def sql_actor(params, target_params, apply, batch, temperature=0.5):
 def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     """AWR: λ-returns minus state values weight the data's actions. On streams.
 
-    Peng et al., 2019, https://arxiv.org/abs/1910.00177. Usual (github.com/xbpeng/awr):
+    Peng et al., 2019, https://arxiv.org/abs/1910.00177. Source:
+    github.com/xbpeng/awr@831442f, learning/awr_agent.py, the same loss. Usual:
     temperature 1 for standardised advantages, weights at most 20, discount 0.99, λ
     0.95, SGD with momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values.
     There the network predicts values divided by 100, and the loss is that of these.
@@ -157,9 +164,10 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
 def awac_critic(params, target_params, apply, batch, key):
     """AWAC, critics: SAC without the entropy bonus. It serves CRR as well.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual
-    (github.com/rail-berkeley/rlkit/tree/master/examples/awac): discount 0.99, Adam
-    3e-4, batch 1024, target critics updated at a rate of 0.005.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Source:
+    github.com/rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py, squares
+    without ½: twice this loss. Usual: discount 0.99, Adam 3e-4, batch 1024, target
+    critics updated at a rate of 0.005.
     """
     return sac_critic(params, target_params, apply, batch, key, temperature=0.0)
 
@@ -167,11 +175,11 @@ def awac_critic(params, target_params, apply, batch, key):
 def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     """AWAC, actor: the advantage is relative to an action of the policy.
 
-    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Usual (paper, appendix;
-    github.com/rail-berkeley/rlkit/tree/master/examples/awac): temperature 1 for
-    locomotion and 0.3 for manipulation, in the code 2 and 0.5, on rewards of D4RL as
-    they are, Adam 3e-4, weight decay 1e-4. The code divides the weights by their mean
-    over the batch in place of the bound.
+    Nair et al., 2020, https://arxiv.org/abs/2006.09359. Source:
+    github.com/rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py. Usual
+    (paper, appendix; the code): temperature 1 for locomotion and 0.3 for manipulation,
+    in the code 2 and 0.5, on rewards of D4RL as they are, Adam 3e-4, weight decay 1e-4.
+    The code divides the weights by their mean over the batch in place of the bound.
     """
     a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
@@ -186,9 +194,10 @@ def crr_actor(
     """CRR, actor: a mean over actions of the policy is the baseline.
 
     The critic is that of `awac_critic`, categorical in the paper. Wang et al., 2020,
-    https://arxiv.org/abs/2006.15134. Usual (paper, appendix;
-    github.com/google-deepmind/acme): 4 samples, `beta` 1, weights at most 20, Adam
-    1e-4, where Acme has 3e-4; rewards as they are.
+    https://arxiv.org/abs/2006.15134. Source: github.com/google-deepmind/acme@770bc75,
+    acme/agents/jax/crr/losses.py, the same weights. Usual (paper, appendix; the code):
+    4 samples, `beta` 1, weights at most 20, Adam 1e-4, where Acme has 3e-4; rewards as
+    they are.
     """
     keys = jax.random.split(key, num_samples)
     policy = apply.actor(params.actor, batch.s_tm1)
@@ -237,10 +246,11 @@ def cql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples
     """CQL, critics: SAC with lower values of actions that the data lacks.
 
     The actor is that of SAC. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
-    Usual (github.com/aviralkumar2907/CQL): weight 5 or 10 for locomotion, or that of
-    `cql_temperature`, 10 samples each, Adam 3e-4 for the critics and 1e-4 for the
-    actor, which clones actions for 40,000 updates, rewards as they are. There the TD
-    loss is a square without ½: the same weight is half of it here, 2.5 or 5.
+    Source: github.com/aviralkumar2907/CQL@d67dbe9, d4rl/rlkit/torch/sac/cql.py, twice
+    this loss. Usual: weight 5 or 10 for locomotion, or that of `cql_temperature`, 10
+    samples each, Adam 3e-4 for the critics and 1e-4 for the actor, which clones actions
+    for 40,000 updates, rewards as they are. There the TD loss is a square without ½:
+    the same weight is half of it here, 2.5 or 5.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples)
@@ -254,9 +264,12 @@ def cql_temperature(
     """CQL, Lagrange form: the weight rises while the gap is above its target.
 
     The `weight` of `cql_critic` is the exponential of `log_temperature`. Kumar et al.,
-    2020, https://arxiv.org/abs/2006.04779. Usual (github.com/aviralkumar2907/CQL):
-    target 5 to 10, Adam 3e-4. The gap includes log K and the volume of actions, 3.9
-    before learning for one dimension: a target above it is slack.
+    2020, https://arxiv.org/abs/2006.04779. Source:
+    github.com/aviralkumar2907/CQL@d67dbe9, d4rl/rlkit/torch/sac/cql.py, where the gap
+    is multiplied by the weight of `cql_critic`, 5, before the target is subtracted: a
+    target of 5 there is 1 here. Usual: target 1 to 2 here, 5 to 10 there, Adam 3e-4.
+    The gap includes log K and the volume of actions, 3.9 before learning for one
+    dimension: a target above it is slack.
     """
     gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
     return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
@@ -266,11 +279,12 @@ def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samp
     """Cal-QL, critics: CQL with values bounded below by the returns of the data.
 
     The batch has the discounted return from each transition on, `returns`, [B].
-    Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Usual
-    (github.com/nakamotoo/Cal-QL): weight 5, and 1 for Adroit, in the units of its TD
-    loss, a square without ½, which are 2.5 and 0.5 here; for mazes also the factor of
-    `cql_temperature`, with a target of 0.8; 10 samples each, Adam 3e-4 for the critics
-    and 1e-4 for the actor. Its TD target takes the best of 10 actions of the policy.
+    Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479. Source:
+    github.com/nakamotoo/Cal-QL@ac6eafe, JaxCQL/conservative_sac.py, twice this loss.
+    Usual: weight 5, and 1 for Adroit, in the units of its TD loss, a square without ½,
+    which are 2.5 and 0.5 here; for mazes also the factor of `cql_temperature`, with a
+    target of 0.8; 10 samples each, Adam 3e-4 for the critics and 1e-4 for the actor.
+    Its TD target takes the best of 10 actions of the policy.
     """
     td_key, key = jax.random.split(key)
     gap = cql_gap(params, apply, batch, key, num_samples, batch.returns)
@@ -282,10 +296,12 @@ def discrete_cql(params, target_params, apply, batch, weight=0.01):
     """CQL, discrete: double DQN and the cross-entropy of the data's actions.
 
     `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
-    Usual (github.com/aviralkumar2907/CQL): QR-DQN with 200 quantiles in place of double
-    DQN, weight 1 with 10% of the data and 4 with 1%, Adam 5e-5 with epsilon 0.01/32.
-    That loss is a sum over quantiles, with up to 100 times the gradient of this one:
-    the same weight is about 0.01 or 0.04 here. With this loss, d3rlpy has 1.
+    Source: github.com/aviralkumar2907/CQL@d67dbe9,
+    atari/batch_rl/fixed_replay/agents/quantile_agent.py. Usual: QR-DQN with 200
+    quantiles in place of double DQN, weight 1 with 10% of the data and 4 with 1%, Adam
+    5e-5 with epsilon 0.01/32. That loss is a sum over quantiles, with up to 100 times
+    the gradient of this one: the same weight is about 0.01 or 0.04 here. With this
+    loss, d3rlpy has 1.
     """
     q_tm1 = apply(params, batch.s_tm1)
     gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)
@@ -296,10 +312,10 @@ def edac_critic(params, target_params, apply, batch, key, temperature, weight=1.
     """EDAC, critics: SAC with N critics whose gradients differ. Its actor is SAC's.
 
     With `weight=0` it is SAC-N. An et al., 2021, https://arxiv.org/abs/2110.01548.
-    Usual (paper, appendix; github.com/snu-mllab/EDAC): N = 10 to 50, weight 0 to 5 for
+    Source: github.com/snu-mllab/EDAC@198d570, lifelong_rl/trainers/q_learning/sac.py,
+    twice this loss. Usual (paper, appendix; the code): N = 10 to 50, weight 0 to 5 for
     locomotion and up to 1000 for Adroit, Adam 3e-4, batch 256. There the TD loss is a
-    square without ½: the weight here is half of that. The code compares a random min(N,
-    D) of the critics.
+    square without ½: the weight here is half of that.
     """
     td_loss = sac_critic(params, target_params, apply, batch, key, temperature)
     gradient = jax.jacrev(lambda a, s: apply.critic(params.critic, s, a))
@@ -315,7 +331,8 @@ def td3_bc_actor(params, apply, batch, alpha=2.5):
     """TD3+BC, actor: value, and distance from the data. Its critic is TD3's.
 
     `apply.actor` returns actions. Fujimoto and Gu, 2021,
-    https://arxiv.org/abs/2106.06860. Usual (github.com/sfujim/TD3_BC): weight 2.5,
+    https://arxiv.org/abs/2106.06860. Source: github.com/sfujim/TD3_BC@8791ad7,
+    TD3_BC.py, 1/D of this loss for D dimensions of actions. Usual: weight 2.5,
     standardised observations, Adam 3e-4, batch 256; `alpha` does not depend on the
     scale of rewards.
     """
@@ -332,10 +349,11 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
 
     The batch has the next action of the data, `a_t`, [B, D], which truncated
     transitions lack: leave them out. Tarasov et al., 2023,
-    https://arxiv.org/abs/2305.09836. Usual (github.com/tinkoff-ai/ReBRAC): penalty 0 to
-    0.5 in units of the reward, which is that of D4RL, but times 100 in mazes;
-    LayerNorm in the critics, 3 hidden layers. Locomotion: Adam 1e-3, batch 1024.
-    Adroit: Adam 3e-4, batch 256. Mazes: Adam 5e-5, batch 256, discount 0.999.
+    https://arxiv.org/abs/2305.09836. Source: github.com/tinkoff-ai/ReBRAC@694385b,
+    src/algorithms/rebrac.py, twice this loss. Usual: penalty 0 to 0.5 in units of the
+    reward, which is that of D4RL, but times 100 in mazes; LayerNorm in the critics, 3
+    hidden layers. Locomotion: Adam 1e-3, batch 1024. Adroit: Adam 3e-4, batch 256.
+    Mazes: Adam 5e-5, batch 256, discount 0.999.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)
     noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
@@ -350,9 +368,10 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
 def rebrac_actor(params, apply, batch, penalty=0.01):
     """ReBRAC, actor: the smallest value, and distance from the data.
 
-    Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Usual
-    (github.com/tinkoff-ai/ReBRAC): penalty 0.001 to 0.1, Adam 1e-3 for locomotion and
-    3e-4 for others, an update every 2 updates of the critics.
+    Tarasov et al., 2023, https://arxiv.org/abs/2305.09836. Source:
+    github.com/tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py, the same loss.
+    Usual: penalty 0.001 to 0.1, Adam 1e-3 for locomotion and 3e-4 for others, an update
+    every 2 updates of the critics.
     """
     a = apply.actor(params.actor, batch.s_tm1)
     q = smallest_q(params, apply, batch.s_tm1, a)
@@ -365,9 +384,9 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
     """BCQ, discrete: double DQN over the actions that the data's policy takes.
 
     `apply` returns q and the logits of the cloned policy, [B, A]. Fujimoto et al.,
-    2019, https://arxiv.org/abs/1910.01708. Usual (github.com/sfujim/BCQ): threshold
-    0.3, Adam 6.25e-5 with epsilon 1.5e-4, batch 32, target network copied every 8,000
-    updates.
+    2019, https://arxiv.org/abs/1910.01708. Source: github.com/sfujim/BCQ@4876f7e,
+    discrete_BCQ/discrete_BCQ.py, the same loss. Usual: threshold 0.3, Adam 6.25e-5 with
+    epsilon 1.5e-4, batch 32, target network copied every 8,000 updates.
     """
     q_tm1, logits = apply(params, batch.s_tm1)
     selector, logits_t = apply(params, batch.s_t)
@@ -393,7 +412,8 @@ def decision_transformer(params, apply, batch):
 
     `apply` takes the returns-to-go, [B, T], observations and actions, and returns
     logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
-    https://arxiv.org/abs/2106.01345. Usual (github.com/kzl/decision-transformer):
+    https://arxiv.org/abs/2106.01345. Source:
+    github.com/kzl/decision-transformer@e2d82e6, atari/mingpt/trainer_atari.py. Usual:
     contexts of 20 steps, AdamW 1e-4, weight decay 1e-4, batch 64, returns of locomotion
     divided by 1000. Atari: 30 or 50 steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """

@@ -15,9 +15,10 @@ def ppg_auxiliary(params, apply, batch, target, kl_cost=1.0):
     """PPG, auxiliary phase: values teach the network of the policy, which stays.
 
     `apply` returns logits and the values of an auxiliary head. `logits_tm1` are those
-    after the phase of PPO. Cobbe et al., 2020, https://arxiv.org/abs/2009.04416. Usual
-    (github.com/openai/phasic-policy-gradient): 6 epochs after 32 iterations of PPO, KL
-    cost 1, Adam 5e-4; the values of PPO learn in both phases.
+    after the phase of PPO. Cobbe et al., 2020, https://arxiv.org/abs/2009.04416.
+    Source: github.com/openai/phasic-policy-gradient@7295473,
+    phasic_policy_gradient/ppg.py, the same loss. Usual: 6 epochs after 32 iterations of
+    PPO, KL cost 1, Adam 5e-4; the values of PPO learn in both phases.
     """
     s, old, target = valid(batch, (batch.s_tm1, batch.logits_tm1, target))
     logits, v = apply(params, s)
@@ -30,8 +31,9 @@ def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1
     """QDagger: a teacher's policy is distilled, less as the student catches up.
 
     `apply` returns q, and `td_loss` is the loss of the student, such as `dqn`. Agarwal
-    et al., 2022, https://arxiv.org/abs/2206.01626. Usual
-    (github.com/google-research/reincarnating_rl): `weight` is 3 times 1 minus the ratio
+    et al., 2022, https://arxiv.org/abs/2206.01626. Source:
+    github.com/google-research/reincarnating_rl@e9df46e,
+    reincarnating_rl/qdagger_dqn_agent.py. Usual: `weight` is 3 times 1 minus the ratio
     of the scores of student and teacher, temperature 0.1, 3-step targets, Adam 1e-4,
     which falls to 1e-5 with the weight.
     """
@@ -44,11 +46,12 @@ def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1
 def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.5):
     """Continuous PPO: a Gaussian policy of normalised observations.
 
-    `apply` returns mean, standard deviation and v. The batch has `old_log_prob`,
-    [B, T], and observations from `running_moments`; rewards from `reward_scale` give
-    advantages and targets. Andrychowicz et al., 2020,
-    https://arxiv.org/abs/2006.05990. Usual (github.com/vwxyzjn/cleanrl): streams of
-    2,048 steps, 10 epochs, 32 minibatches, clip 0.2, Adam 3e-4 annealed to 0.
+    `apply` returns mean, standard deviation and v. The batch has `old_log_prob`, [B,
+    T], and observations from `running_moments`; rewards from `reward_scale` give
+    advantages and targets. Andrychowicz et al., 2020, https://arxiv.org/abs/2006.05990.
+    Source: github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_continuous_action.py, whose
+    value loss is clipped by 0.2, as that of `ppo`. Usual: streams of 2,048 steps, 10
+    epochs, 32 minibatches, clip 0.2, Adam 3e-4 annealed to 0.
     """
     mean, stddev, v = apply(params, valid(batch, batch.s_tm1))
     policy, mask = rlaxlib.gaussian_diagonal(), batch.sample_mask
@@ -63,8 +66,9 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
 def rpo(params, apply, batch, key, adv_t, target, alpha=0.5):
     """RPO: continuous PPO, whose mean is moved by uniform noise in each update.
 
-    Rahman and Xue, 2022, https://arxiv.org/abs/2212.07536. Usual
-    (github.com/vwxyzjn/cleanrl): alpha 0.5, or 0.01 where that is worse than PPO.
+    Rahman and Xue, 2022, https://arxiv.org/abs/2212.07536. Source:
+    github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/rpo_continuous_action.py, whose value
+    loss is clipped by 0.2. Usual: alpha 0.5, or 0.01 where that is worse than PPO.
     """
 
     def noisy(params, s):

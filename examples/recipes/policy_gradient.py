@@ -95,10 +95,10 @@ def reinforce(params, apply, batch):
 def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
     """A2C: returns bootstrapped after T steps, with a learned baseline.
 
-    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual
-    (github.com/openai/baselines): streams of 5 steps, 16 environments, discount 0.99,
-    RMSProp 7e-4, gradients clipped to a norm of 0.5. There 0.5 weighs squares without
-    ½, which is 1 here.
+    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Source:
+    github.com/openai/baselines@ea25b9e, baselines/a2c/a2c.py, the same loss. Usual:
+    streams of 5 steps, 16 environments, discount 0.99, RMSProp 7e-4, gradients clipped
+    to a norm of 0.5. There 0.5 weighs squares without ½, which is 1 here.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
@@ -116,11 +116,12 @@ def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
 def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     """IMPALA: V-trace corrects for the lag of the policy that acted.
 
-    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Usual
-    (github.com/google-deepmind/scalable_agent): streams of 100 steps on DMLab, discount
-    0.99, thresholds 1, RMSProp 4.8e-4 with epsilon 0.1, entropy cost 2.5e-4. On Atari
-    (paper, appendix D): 20 steps, RMSProp 6e-4; Acme has Adam 1e-3. The code sums
-    losses over the batch, which makes its epsilon relatively smaller.
+    Espeholt et al., 2018, https://arxiv.org/abs/1802.01561. Source:
+    github.com/google-deepmind/scalable_agent@6c0c8a7, experiment.py and vtrace.py, a
+    sum over batch and time where this is a mean. Usual: streams of 100 steps on DMLab,
+    discount 0.99, thresholds 1, RMSProp 4.8e-4 with epsilon 0.1, entropy cost 2.5e-4.
+    On Atari (paper, appendix D): 20 steps, RMSProp 6e-4; Acme has Adam 1e-3. The code
+    sums losses over the batch, which makes its epsilon relatively smaller.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)
@@ -198,9 +199,10 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
     others take; after the last step, they are sampled from their policies. `apply`
     returns the agent's logits, which must not depend on them, and q of its actions, [B,
     T, A]. Bootstraps from the mean of q over the agent's actions, the paper from the
-    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Usual (paper;
-    github.com/oxwhirl/pymarl): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied
-    every 150 updates, in the code 200.
+    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Source:
+    github.com/oxwhirl/pymarl@c971afd, src/learners/coma_learner.py. Usual (paper; the
+    code): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates,
+    in the code 200.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, q_tm1), (logits_t, _) = apply(params, s_tm1), apply(params, s_t)
@@ -254,9 +256,9 @@ def value_loss(v, target, batch):
 def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual
-    (github.com/joschu/modular_rl, by an author): `coefficient` from `kl_coefficient`,
-    10 epochs of minibatches of 128, Adam 1e-3.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
+    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author. Usual:
+    `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128, Adam 1e-3.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -274,10 +276,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Usual
-    (github.com/joschu/modular_rl, by an author): target 0.01, at first 1; there it
-    changes by a factor of 1.5 where the KL is 30 % off, and KLs above twice the target
-    have a further penalty.
+    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
+    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author. Usual: target
+    0.01, at first 1; there it changes by a factor of 1.5 where the KL is 30 % off, and
+    KLs above twice the target have a further penalty.
     """
     logits, _ = apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
@@ -288,11 +290,12 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
 def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1.0):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
-    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Usual
-    (github.com/openai/ppo-ewma): discount 0.999, λ 0.95, Adam 5e-4, 1 epoch of 8
-    minibatches, 64 environments of 256 steps on Procgen, entropy cost 0.01; in the
-    paper, an exponential moving average of decay 0.889 as `target_params`. There 0.5
-    weighs squares without ½, which is 1 here.
+    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Source:
+    github.com/openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, the same loss, but for its
+    bound of 100 on ratios to the policy that acted. Usual: discount 0.999, λ 0.95, Adam
+    5e-4, 1 epoch of 8 minibatches, 64 environments of 256 steps on Procgen, entropy
+    cost 0.01; in the paper, an exponential moving average of decay 0.889 as
+    `target_params`. There 0.5 weighs squares without ½, which is 1 here.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
@@ -311,36 +314,44 @@ def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """SPO: a quadratic penalty on the ratio in place of PPO's clip.
 
-    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Usual
-    (github.com/MyRepositories-hub/Simple-Policy-Optimization): epsilon 0.2, 8
-    environments, Adam annealed to 0. MuJoCo: 256 steps, 10 epochs, Adam 3e-4, no
-    entropy. Atari: 128 steps, 4 epochs, Adam 2.5e-4.
+    Xie et al., 2024, https://arxiv.org/abs/2401.16025. Source:
+    github.com/MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py,
+    the same loss.
+    Usual: epsilon 0.2, 8 environments, Adam annealed to 0. MuJoCo: 256 steps, 10
+    epochs, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5. Atari: 128 steps,
+    4 epochs, Adam 2.5e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
-    loss = rlaxlib.masked_mean(policy_loss, mask)
-    loss = loss + value_cost * value_loss(v, target, batch)
+    value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
+        v, batch.v_tm1, target, epsilon, sample_mask=mask
+    )
+    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def discovered_policy_optimisation(params, apply, batch, value_cost=0.5):
+def discovered_policy_optimisation(params, apply, batch, epsilon=0.2, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
-    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Usual
-    (github.com/luchris429/purejaxrl): drift thresholds 2 and 0.6, discount 0.99, λ
-    0.95, 2,048 environments of 10 steps, 4 epochs of 32 minibatches, Adam 3e-4, no
-    entropy.
+    `epsilon` clips the values.
+    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Source:
+    github.com/luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py, the
+    same loss of the policy; its value loss is clipped by 0.2, as that of `ppo`. Usual:
+    drift thresholds 2 and 0.6, discount 0.99, λ 0.95, 2,048 environments of 10 steps, 4
+    epochs of 32 minibatches, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
     policy_loss = jax.vmap(rlaxlib.discovered_policy_loss)
     policy_loss, _ = policy_loss(*inputs, sample_mask=mask)
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
-    return policy_loss + value_cost * value_loss(v, target, batch)
+    value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
+        v, batch.v_tm1, target, epsilon, sample_mask=mask
+    )
+    return rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
 
 
 def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5):
@@ -348,10 +359,10 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
 
     `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
     and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual (github.com/PKU-Alignment/omnisafe):
-    `multiplier` from `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000
-    steps, 40 epochs of minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4,
-    no entropy.
+    https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
+    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py. Usual: `multiplier` from
+    `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000 steps, 40 epochs of
+    minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4, no entropy.
     """
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (
@@ -370,9 +381,9 @@ def lagrange_multiplier(cost, state, limit=25.0):
     """PPO-Lagrangian: the multiplier and the next state, from the cost of an episode.
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
-    https://arxiv.org/abs/2007.03964. Usual (github.com/PKU-Alignment/omnisafe): gains
-    0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym. Smaller costs need larger
-    gains.
+    https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
+    omnisafe/common/pid_lagrange.py. Usual: gains 0.1, 0.01 and 0.01, as below, limit 25
+    in Safety Gym. Smaller costs need larger gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(cost, state)
@@ -386,10 +397,11 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
 
     `apply.actor` returns logits, `apply.critic` returns q, [B, T, A], and
     `params.duals` are the parameters of temperature and KL constraint. Abdolmaleki et
-    al., 2018, https://arxiv.org/abs/1806.06920. Usual
-    (github.com/google-deepmind/acme): KL bounds 0.1 and 0.0025, duals at first 3, Adam
-    1e-4 and 1e-2 for the duals, target networks copied every 100 updates; critic by
-    5-step returns, in the paper by Retrace.
+    al., 2018, https://arxiv.org/abs/1806.06920. Source:
+    github.com/google-deepmind/acme@770bc75, acme/agents/jax/mpo/categorical_mpo.py, the
+    same loss. Usual: KL bounds 0.1 and 0.0025, duals at first 3, Adam 1e-4 and 1e-2 for
+    the duals, gradients clipped to a norm of 40, target networks copied every 100
+    updates; critic by 5-step returns, in the paper by Retrace.
     """
     s_tm1 = valid(batch, batch.s_tm1)
     logits = apply.actor(params.actor, s_tm1)
@@ -483,9 +495,10 @@ def gumbel_muzero(
     root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`, [B,
     K+1], False after an end. There the value and the reward learn 0, and the policy
     nothing. The K unrolled steps weigh 1/K each, the root 1, as in MuZero. Danihelka et
-    al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Usual (paper;
-    github.com/google-deepmind/mctx): K = 5, M = 601 bins in [-300, 300], c_visit 50,
-    c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as in mctx;
+    al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Source:
+    github.com/google-deepmind/mctx@b53073f, mctx/_src/qtransforms.py, the same targets
+    of the policy. Usual (paper; the code): K = 5, M = 601 bins in [-300, 300], c_visit
+    50, c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as in mctx;
     gradients into the model's state scaled by ½ at each step.
     """
     logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
@@ -516,10 +529,12 @@ def discrete_sac_critic(params, target_params, apply, batch, temperature):
     `temperature` is the exponential of the `log_temperature` that is learned. A batch
     of transitions has `s_tm1`, `s_t`, `a_tm1`, `r_t` and `discount_t`. `apply.actor`
     returns logits, [B, A], `apply.critic` q, [B, 2, A]. Christodoulou, 2019,
-    https://arxiv.org/abs/1910.07207. Usual (paper, appendix;
-    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch): discount
-    0.99, Adam 3e-4, on Atari batch 64 and target critics copied every 8,000 steps; in
-    the code, on other tasks, batch 256 and target critics updated at a rate of 0.005.
+    https://arxiv.org/abs/1910.07207. Source:
+    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac,
+    agents/actor_critic_agents/SAC_Discrete.py, by others, squares without ½: twice this
+    loss. Usual (paper, appendix; the code): discount 0.99, Adam 3e-4, in the code with
+    epsilon 1e-4, on Atari batch 64 and target critics copied every 8,000 steps; in the
+    code, on other tasks, batch 256 and target critics updated at a rate of 0.005.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1)
     q_t = apply.critic(target_params.critic, batch.s_t)
@@ -536,8 +551,10 @@ def discrete_sac_critic(params, target_params, apply, batch, temperature):
 def discrete_sac_actor(params, apply, batch, temperature):
     """Discrete SAC, actor: the soft value, summed over all actions.
 
-    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix): Adam
-    3e-4.
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Source:
+    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac,
+    agents/actor_critic_agents/SAC_Discrete.py, by others, the same loss. Usual (paper,
+    appendix): Adam 3e-4.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
     q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1)
@@ -548,10 +565,12 @@ def discrete_sac_actor(params, apply, batch, temperature):
 def discrete_sac_temperature(log_temperature, params, apply, batch, target_entropy):
     """Discrete SAC, temperature: raised while the entropy is below its target.
 
-    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Usual (paper, appendix;
-    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch): Adam 3e-4,
-    target entropy 0.98 log A. Where one action ends the episode, that is out of reach,
-    and the temperature grows without bound: begin at 0.2 log A.
+    Christodoulou, 2019, https://arxiv.org/abs/1910.07207. Source:
+    github.com/p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac,
+    agents/actor_critic_agents/SAC_Discrete.py, by others, the same loss. Usual (paper,
+    appendix; the code): Adam 3e-4, target entropy 0.98 log A. Where one action ends the
+    episode, that is out of reach, and the temperature grows without bound: begin at 0.2
+    log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
     loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))

@@ -25,10 +25,11 @@ def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
 
     `apply` returns q, [A]. The trace is cut before actions that are not greedy. After a
     time limit, set `learner.discount` to 0: the trace does not go on. Elsayed et al.,
-    2024, https://arxiv.org/abs/2410.14606. Usual
-    (github.com/mohmdelsayed/streaming-drl): λ 0.8, κ 2, step size 1, discount 0.99,
-    LayerNorm, sparse initialisation (90%), standardised observations and scaled
-    rewards. In the code this cut is an option, and comes after the update.
+    2024, https://arxiv.org/abs/2410.14606. Source:
+    github.com/mohmdelsayed/streaming-drl@407dca7, stream_q.py and optim.py. Usual: λ
+    0.8, κ 2, step size 1, discount 0.99, LayerNorm, sparse initialisation (90%),
+    standardised observations and scaled rewards. In the code this cut is an option, and
+    comes after the update.
     """
     params, trace, discount_tm1 = learner
     q_tm1, a = apply(params, step.s_tm1), step.a_tm1
@@ -86,9 +87,10 @@ def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):
     """Differential TD: an update of state values and the average reward.
 
     Continuing tasks have no discount. `apply` returns v. Wan et al., 2021,
-    https://arxiv.org/abs/2006.16318. Usual
-    (github.com/abhisheknaik96/average-reward-methods): `eta` 0.125 to 2, step size
-    0.025 to 0.8 in tables.
+    https://arxiv.org/abs/2006.16318. Source:
+    github.com/abhisheknaik96/average-reward-methods@ecfef0a,
+    agents/prediction_agents.py. Usual: `eta` 0.125 to 2, step size 0.025 to 0.8 in
+    tables.
     """
     v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
     v_t = apply(params, step.s_t)

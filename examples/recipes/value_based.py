@@ -57,10 +57,12 @@ def n_step_batch(batch):
 def dqn(params, target_params, apply, batch):
     """DQN: one-step Q-learning with a target network. `apply` returns q, [B, A].
 
-    Mnih et al., 2015, https://doi.org/10.1038/nature14236. Usual
-    (github.com/google-deepmind/dqn_zoo): discount 0.99, centred RMSProp 2.5e-4, batch
-    32, target network copied every 40,000 frames, which are 2,500 updates; the paper's
-    table says 10,000 updates. Huber's bound of 1 supposes rewards clipped to [-1, 1].
+    Mnih et al., 2015, https://doi.org/10.1038/nature14236. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/dqn/agent.py, the same gradient:
+    it is clipped at 1/32 there. Usual: discount 0.99, centred RMSProp 2.5e-4 with
+    epsilon 0.01/32², within the root, batch 32, target network copied every 40,000
+    frames, which are 2,500 updates; the paper's table says 10,000 updates. Huber's
+    bound of 1 supposes rewards clipped to [-1, 1].
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t = apply(target_params, batch.s_t)
@@ -73,9 +75,10 @@ def dqn(params, target_params, apply, batch):
 def double_dqn(params, target_params, apply, batch):
     """Double DQN: the online network selects the next action, the target values it.
 
-    Van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461. Usual
-    (github.com/google-deepmind/dqn_zoo): those of DQN, but the target network copied
-    every 120,000 frames, which are 7,500 updates; the paper says 30,000.
+    Van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/double_q/agent.py, the same
+    gradient. Usual: those of DQN, but the target network copied every 120,000 frames,
+    which are 7,500 updates; the paper says 30,000.
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t_value = apply(target_params, batch.s_t)
@@ -89,10 +92,11 @@ def double_dqn(params, target_params, apply, batch):
 def duelling_dqn(params, target_params, apply, batch):
     """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
 
-    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Usual
-    (github.com/openai/baselines): double DQN with prioritised replay, Adam 1e-4,
-    gradients clipped to a norm of 10, target network copied every 1,000 actions;
-    github.com/mila-iqia/spr divides the gradients into the torso by √2, as the paper.
+    Wang et al., 2016, https://arxiv.org/abs/1511.06581. Source:
+    github.com/openai/baselines@ea25b9e, baselines/deepq/build_graph.py, the same loss.
+    Usual: double DQN with prioritised replay, Adam 1e-4, gradients clipped to a norm of
+    10, target network copied every 1,000 actions; github.com/mila-iqia/spr divides the
+    gradients into the torso by √2, as the paper.
     """
 
     def q(params, s):
@@ -104,9 +108,10 @@ def duelling_dqn(params, target_params, apply, batch):
 def c51(params, target_params, apply, batch, low=-10.0, high=10.0):
     """C51: categorical Q-learning. `apply` returns logits of the atoms, [B, A, K].
 
-    Bellemare et al., 2017, https://arxiv.org/abs/1707.06887. Usual (paper;
-    github.com/google-deepmind/dqn_zoo): K = 51 atoms in [-10, 10], rewards clipped to
-    [-1, 1], Adam 2.5e-4 with epsilon 0.01/32.
+    Bellemare et al., 2017, https://arxiv.org/abs/1707.06887. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/c51/agent.py, the same loss.
+    Usual (paper; the code): K = 51 atoms in [-10, 10], rewards clipped to [-1, 1], Adam
+    2.5e-4 with epsilon 0.01/32, gradients clipped to a norm of 10.
     """
     logits_tm1 = apply(params, batch.s_tm1)
     logits_t = apply(target_params, batch.s_t)
@@ -120,9 +125,10 @@ def c51(params, target_params, apply, batch, low=-10.0, high=10.0):
 def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
     """QR-DQN: quantile Q-learning. `apply` returns N quantiles, [B, N, A].
 
-    Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Usual (paper;
-    github.com/google-deepmind/dqn_zoo): N = 200, in the code 201, Huber parameter 1,
-    Adam 5e-5 with epsilon 0.01/32.
+    Dabney et al., 2018, https://arxiv.org/abs/1710.10044. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/qrdqn/agent.py, the same loss.
+    Usual (paper; the code): N = 200, in the code 201, Huber parameter 1, Adam 5e-5 with
+    epsilon 0.01/32, gradients clipped to a norm of 10.
     """
     q_tm1 = apply(params, batch.s_tm1)
     q_t = apply(target_params, batch.s_t)
@@ -136,9 +142,11 @@ def qr_dqn(params, target_params, apply, batch, huber_param=1.0):
 def iqn(params, target_params, apply, batch, key, num_samples=64, num_policy=32):
     """IQN: `apply` maps states and fractions, [B, N], to quantiles, [B, N, A].
 
-    Dabney et al., 2018, https://arxiv.org/abs/1806.06923. Usual (paper;
-    github.com/google/dopamine): 64 samples of both networks, 32 for the policy, where
-    DQN Zoo has 64; 64 `cosine_embedding` features, Adam 5e-5 with epsilon 0.01/32.
+    Dabney et al., 2018, https://arxiv.org/abs/1806.06923. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/iqn/agent.py, the same loss.
+    Usual (paper; github.com/google/dopamine): 64 samples of both networks, 32 for the
+    policy, where DQN Zoo has 64; 64 `cosine_embedding` features, Adam 5e-5 with epsilon
+    0.01/32.
     """
     keys = jax.random.split(key, 3)
     sizes = num_samples, num_samples, num_policy
@@ -161,10 +169,11 @@ def fqf(params, target_params, apply, batch):
     `apply.fractions` returns ascending fractions from 0 to 1, [B, N+1], and
     `apply.quantiles` is the `apply` of `iqn`. As in the paper, the target's quantiles
     have equal weights, though the fractions are not equal: a bias that grows with their
-    learning rate. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
-    (github.com/microsoft/FQF): N = 32, Huber parameter 1, Adam 5e-5 with epsilon
-    0.01/32, target network copied every 10,000 actions, which are 2,500 updates. The
-    code has fractions of the target network for the next state.
+    learning rate. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Source:
+    github.com/microsoft/FQF@0980bde, dopamine/agents/fqf/fqf_agent.py. Usual: N = 32,
+    Huber parameter 1, Adam 5e-5 with epsilon 0.01/32, target network copied every
+    10,000 actions, which are 2,500 updates. The code has fractions of the target
+    network for the next state.
     """
     tau = jax.lax.stop_gradient(apply.fractions(params, batch.s_tm1))
     tau_t = jax.lax.stop_gradient(apply.fractions(params, batch.s_t))
@@ -181,9 +190,10 @@ def fqf(params, target_params, apply, batch):
 def fqf_fractions(params, apply, batch):
     """FQF: the loss of the fractions, with its own optimizer.
 
-    `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140. Usual
-    (paper; github.com/microsoft/FQF): centred RMSProp 2.5e-9, in the code 5e-10, for
-    the layer of the fractions only. The code adds an entropy bonus.
+    `apply` is that of `fqf`. Yang et al., 2019, https://arxiv.org/abs/1911.02140.
+    Source: github.com/microsoft/FQF@0980bde, dopamine/agents/fqf/fqf_agent.py. Usual
+    (paper; the code): centred RMSProp 2.5e-9, in the code 5e-10, for the layer of the
+    fractions only. The code adds an entropy bonus.
     """
     tau = apply.fractions(params, batch.s_tm1)
     midpoints = (tau[:, 1:] + tau[:, :-1]) / 2
@@ -199,10 +209,10 @@ def fqf_fractions(params, apply, batch):
 def mmd_dqn(params, target_params, apply, batch):
     """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
 
-    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Usual
-    (github.com/thanhnguyentang/mmdrl): N = 200, Adam 5e-5 with epsilon 0.01/32, target
-    network copied every 10,000 actions; in place of this distance a sum of Gaussian
-    kernels, exp(-d²/h) with h from 1 to 10.
+    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Source:
+    github.com/thanhnguyentang/mmdrl@892dcbc, dopamine/agents. Usual: N = 200, Adam 5e-5
+    with epsilon 0.01/32, target network copied every 10,000 actions; in place of this
+    distance a sum of Gaussian kernels, exp(-d²/h) with h from 1 to 10.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     select = jax.vmap(lambda z, a: z[:, a])
@@ -217,10 +227,12 @@ def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=1
 
     The batch holds the n steps that begin with each sampled one. Returns the loss and
     the new priorities, before the exponent: use `has_aux=True`. Hessel et al., 2018,
-    https://arxiv.org/abs/1710.02298. Usual (github.com/google-deepmind/dqn_zoo): n = 3,
-    51 atoms, a noisy duelling network, Adam 6.25e-5 with epsilon 0.005/32, where the
-    paper has 1.5e-4; priority exponent 0.5, `exponent` from 0.4 to 1, target network
-    copied every 2,000 updates.
+    https://arxiv.org/abs/1710.02298. Source:
+    github.com/google-deepmind/dqn_zoo@45061f4, dqn_zoo/rainbow/agent.py, the same loss;
+    priorities are at most 100 there, and each of the three evaluations has noise of its
+    own. Usual: n = 3, 51 atoms, a noisy duelling network, Adam 6.25e-5 with epsilon
+    0.005/32, where the paper has 1.5e-4; gradients clipped to a norm of 10, priority
+    exponent 0.5, `exponent` from 0.4 to 1, target network copied every 2,000 updates.
     """
     batch = n_step_batch(batch)
     logits_tm1, logits_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
@@ -239,10 +251,11 @@ def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
     """Munchausen-DQN (M-DQN): soft Q-learning with the log-policy added to the reward.
 
     The temperature supposes rewards clipped to [-1, 1]. Vieillard et al., 2020,
-    https://arxiv.org/abs/2007.14430. Usual
-    (github.com/google-research/google-research/tree/master/munchausen_rl): temperature
-    0.03, coefficient 0.9, log-policy clipped at -1, Adam 5e-5 with epsilon 0.01/32,
-    target network copied every 8,000 actions, which are 2,000 updates.
+    https://arxiv.org/abs/2007.14430. Source:
+    github.com/google-research/google-research@0c1bbe5, munchausen_rl/agents/m_dqn.py,
+    the same loss. Usual: temperature 0.03, coefficient 0.9, log-policy clipped at -1,
+    Adam 5e-5 with epsilon 0.01/32, target network copied every 8,000 actions, which are
+    2,000 updates.
     """
     q_tm1 = apply(params, batch.s_tm1)
     target_q_tm1 = apply(target_params, batch.s_tm1)
@@ -264,9 +277,9 @@ def advantage_learning(
 ):
     """AL, advantage learning: a larger gap between the best action and others.
 
-    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual
-    (github.com/chainer/chainerrl, by others): scale 0.9, otherwise those of DQN;
-    Munchausen-DQN's code has Adam 5e-5.
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Source:
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/al.py, by others. Usual:
+    scale 0.9, otherwise those of DQN; Munchausen-DQN's code has Adam 5e-5.
     """
     q_tm1 = apply(params, batch.s_tm1)
     target_q_tm1, target_q_t = (
@@ -282,8 +295,9 @@ def advantage_learning(
 def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9):
     """PAL, persistent advantage learning: the gap only where repeating costs more.
 
-    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Usual
-    (github.com/chainer/chainerrl, by others): those of AL.
+    Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Source:
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/pal.py, by others. Usual:
+    those of AL.
     """
     method = rlaxlib.persistent_advantage_learning
     return advantage_learning(params, target_params, apply, batch, scale, method)
@@ -292,9 +306,10 @@ def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9
 def deep_mellow(params, apply, batch, omega):
     """DeepMellow: mellowmax in place of the maximum, without a target network.
 
-    Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Usual
-    (github.com/seungchan-kim/DeepMellow): `omega` 1 to 10 on Acrobot with Adam 1e-3, 30
-    on Seaquest with RMSProp 2.5e-4, discount 0.99, batch 32.
+    Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Source:
+    github.com/seungchan-kim/DeepMellow@4185a5d, Acrobot/acrobot.py. Usual: `omega` 1 to
+    10 on Acrobot with Adam 1e-3, 30 on Seaquest with RMSProp 2.5e-4, discount 0.99,
+    batch 32.
     """
     q_tm1, q_t = apply(params, batch.s_tm1), apply(params, batch.s_t)
     v_t = jax.vmap(rlaxlib.mellowmax, (0, None))(q_t, omega)
@@ -309,10 +324,11 @@ def pcl(params, apply, batch, temperature=0.1):
 
     The path of each step goes to the end of the stream, and no gradient is stopped. The
     temperature is in units of the reward. Nachum et al., 2017,
-    https://arxiv.org/abs/1702.08892. Usual
-    (github.com/tensorflow/models/tree/master/research/pcl_rl): paths of 10 steps,
-    replay, temperature 0.025 to 0.1, where the paper has 0.005 to 0.15; Adam 0.01 with
-    epsilon 2e-4, gradients clipped to a norm of 5 to 10.
+    https://arxiv.org/abs/1702.08892. Source: github.com/tensorflow/models@2fd7d3a,
+    research/pcl_rl/objective.py, a sum over paths of 10 steps with 0.1 times the loss
+    of the values. Usual: paths of 10 steps, replay, temperature 0.025 to 0.1, where the
+    paper has 0.005 to 0.15; Adam 0.01 with epsilon 2e-4, gradients clipped to a norm of
+    5 to 10.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -328,9 +344,10 @@ def pcl(params, apply, batch, temperature=0.1):
 def n_step_dqn(params, target_params, apply, batch, n=3):
     """n-step DQN: n rewards, then the target network. On streams.
 
-    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Usual
-    (github.com/chainer/chainerrl, by others; github.com/google/dopamine): n = 5 without
-    replay, with RMSProp 7e-4 and epsilon 0.1, and 3 with it, otherwise those of DQN.
+    Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Source:
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/dqn.py, by others. Usual
+    (there; github.com/google/dopamine): n = 5 without replay, with RMSProp 7e-4 and
+    epsilon 0.1, and 3 with it, otherwise those of DQN.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(target_params, s_t)

@@ -119,7 +119,7 @@ def xql(params, target, apply, batch, key):
 def sql(params, target, apply, batch, key):
     value = recipes.sql_value(params, target, apply, batch, temperature=0.05)
     critic = recipes.iql_critic(params, apply, batch)
-    return value + critic + recipes.sql_actor(params, target, apply, batch, 0.05)
+    return value + critic + recipes.sql_actor(params, target, apply, batch)
 
 
 # --- Weighted regression of the policy. ---

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from rlaxlib._core import specs
+from rlaxlib._core import binding, specs
 from rlaxlib._core.specs import Axes, Shape, Sizes, Spec
 
 Shapes = dict[str, Shape]
@@ -52,7 +52,7 @@ class Call(NamedTuple):
     def fits(self, shapes: Shapes) -> bool:
         """Return whether shapes fit."""
         sizes: Sizes = {n: x for n, x in self.given.items() if type(x) is int}
-        return specs.fit_shapes(shapes, self.wanted, sizes) is not None
+        return binding.fit_shapes(shapes, self.wanted, sizes) is not None
 
     def is_set(self, name: str) -> bool:
         """Return whether an argument is not its default, as far as can be seen."""
@@ -61,17 +61,17 @@ class Call(NamedTuple):
 
     def type_of(self, name: str) -> tuple[Shape, Any]:
         """Return shape and dtype of an argument."""
-        return specs.type_of(self.given[name])[:2]
+        return binding.type_of(self.given[name])[:2]
 
     def wrong(self) -> list[str]:
         """Return the names of arrays of the wrong kind."""
         wanted = self.wanted.items()
-        return [n for n, x in wanted if not specs.has_kind(*self.type_of(n), x.kind)]
+        return [n for n, x in wanted if not binding.has_kind(*self.type_of(n), x.kind)]
 
     def shapes(self) -> Shapes:
         """Return the shapes of all arrays."""
         wanted = self.wanted.items()
-        return {n: specs.own_shape(*self.type_of(n), x.kind) for n, x in wanted}
+        return {n: binding.own_shape(*self.type_of(n), x.kind) for n, x in wanted}
 
 
 def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
@@ -171,7 +171,7 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
 
 def _is_time(axes: Axes) -> bool:
     """Return whether the first axis is time."""
-    return bool(axes) and specs.split(axes[0])[0] == "T"
+    return bool(axes) and binding.split(axes[0])[0] == "T"
 
 
 def _is_of_streams(hint: Any) -> bool:
@@ -184,4 +184,4 @@ def _is_of_streams(hint: Any) -> bool:
 
 def has_many(spec: Spec) -> bool:
     """Return whether an argument may have any number of axes."""
-    return any(map(specs.is_many, itertools.chain(*spec.shapes)))
+    return any(map(binding.is_many, itertools.chain(*spec.shapes)))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import errors, rules, specs
+from rlaxlib._core import binding, errors, rules, specs
 from rlaxlib._core.batches import Function
 from rlaxlib._core.types import ArrayLike, Float
 
@@ -26,15 +26,14 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     """
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
-    sizes: specs.Sizes = {}
-    for name in specs.in_order(wanted, wanted):
-        found = specs.fit(*specs.type_of(given[name])[:2], wanted[name], sizes)
-        if found is None:
-            raise errors.misfit(name, sizes, wanted, given, Function("", (), {}, None))
-        sizes = found[1]
+    types = {name: binding.type_of(x) for name, x in given.items()}
+    bound = binding.bind(wanted, types, {})
+    if bound.misfit:
+        nobody = Function("", (), {}, None)
+        raise errors.misfit(bound.misfit, bound.sizes, wanted, given, nobody)
     for name, spec in wanted.items():
         for rule in spec.rules:
-            rules.check(name, given[name], rule, sizes, given)
+            rules.check(name, given[name], rule, bound.sizes, given)
 
 
 def leading_axes(**arguments: Array) -> None:

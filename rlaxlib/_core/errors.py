@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import jax
 
-from rlaxlib._core import hints, specs, suggestions
+from rlaxlib._core import binding, hints, specs, suggestions
 from rlaxlib._core.batches import Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -75,7 +75,7 @@ def misfit(
     table = [f"  {n} is {describe(given[n])}, must be {x}" for n, x in shown.items()]
     first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
     if not wrong:
-        shape = specs.own_shape(*specs.type_of(given[name])[:2], spec.kind)
+        shape = binding.own_shape(*binding.type_of(given[name])[:2], spec.kind)
         needed = dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes)
         empty = " and not empty" if 0 in shape else ""
         first = f"`{name}` has shape {shape}, must be {' or '.join(needed)}{empty}"
@@ -89,7 +89,7 @@ def describe(value: Any) -> str:
     kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
-    shape, dtype, _ = specs.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):
@@ -101,7 +101,8 @@ def _has_kind(spec: Spec, value: Any) -> bool:
     """Return whether a value may be one of a spec, apart from its shape."""
     is_none = spec.optional and value is None
     is_option = bool(spec.options) and isinstance(value, str)
-    return is_none or is_option or specs.has_kind(*specs.type_of(value)[:2], spec.kind)
+    shape, dtype, _ = binding.type_of(value)
+    return is_none or is_option or binding.has_kind(shape, dtype, spec.kind)
 
 
 def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
@@ -119,17 +120,18 @@ def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
 
     def known(n: str) -> set[str]:
         axes = itertools.chain.from_iterable(wanted[n].shapes)
-        return {axis for axis, _ in map(specs.split, axes)} & sizes.keys()
+        return {axis for axis, _ in map(binding.split, axes)} & sizes.keys()
 
-    types = {n: specs.type_of(given[n])[:2] for n in wanted if n in given and n != name}
-    fits = [n for n, x in types.items() if specs.fit(*x, wanted[n], sizes)]
+    others = [n for n in wanted if n in given and n != name]
+    types = {n: binding.type_of(given[n])[:2] for n in others}
+    fits = [n for n, x in types.items() if binding.fit(*x, wanted[n], sizes)]
     names = [f"`{n}`" for n in fits if known(n) & known(name)]
     return f" to match {', '.join(names)}" if names else ""
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
-    known = [specs.size_of(axis, sizes) for axis in axes]
+    known = [binding.size_of(axis, sizes) for axis in axes]
     if None in known:
         sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"

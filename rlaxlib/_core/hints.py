@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import batches, specs
+from rlaxlib._core import batches, binding
 from rlaxlib._core.batches import Call, Function, Shapes
 from rlaxlib._core.specs import Interval, Shape, Spec
 
@@ -116,7 +116,7 @@ def _alternatives(
     """Return changes of an argument: a text, what to write in it, and the shape."""
     shape, wanted = shapes[name], call.wanted[name].shapes
     is_one = shape[-1:] == (1,) and all(
-        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(specs.is_many, x)))
+        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(binding.is_many, x)))
         for x in wanted
     )
     # If all have a last axis of size 1, it may be one of the example.
@@ -146,9 +146,9 @@ def _alternatives(
 
 def is_foreign(value: Any) -> bool:
     """Return whether a value holds an array that JAX does not read."""
-    dtype = specs.type_of(value)[1]
+    dtype = binding.type_of(value)[1]
     if not isinstance(dtype, type):
-        return not specs.is_in_jax(dtype)
+        return not binding.is_in_jax(dtype)
     return not isinstance(value, type) and any(hasattr(value, x) for x in _READS)
 
 
@@ -159,10 +159,12 @@ def _conversion(name: str, call: Call) -> str:
     if kind == "key":
         return f"`{name}` is a key: `jax.random.key(0)`. The order is ({call.order})."
     if isinstance(value, np.ma.MaskedArray):
-        mask = next((x for x in ("sample_mask", "mask") if x in call.given), None)
-        valid = f"{mask}=~np.ma.getmaskarray({name})"
-        use = f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
-        return use if mask else f"Fill its gaps: `{name}.filled(...)`."
+        mask = next((x for x in ("sample_mask", "mask") if x in call.given), name)
+        if mask == name:
+            return f"Fill its gaps: `{name}.filled(...)`."
+        both = f"{mask} & " * (call.given[mask] is not None)
+        valid = f"{mask}={both}~np.ma.getmaskarray({name})"
+        return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
     way = f"{name}.astype({kind})"
     if isinstance(value, list | tuple):
         try:
@@ -171,9 +173,9 @@ def _conversion(name: str, call: Call) -> str:
             return f"Convert it: `jnp.asarray({name})`."
         except (TypeError, ValueError, RuntimeError):  # Such as entries of many shapes.
             return ""
-        if specs.has_kind(value.shape, value.dtype, spec.kind):
+        if binding.has_kind(value.shape, value.dtype, spec.kind):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, _ = specs.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type):
@@ -187,7 +189,10 @@ def _conversion(name: str, call: Call) -> str:
     sources = [n for n, x in call.wanted.items() if {*x.shapes[0][-1:]} & ends]
     if kind == "int" and shape and shape in [call.type_of(n)[0] for n in sources]:
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."
-    return f"Convert it: `{way}`." * (dtype.kind in "biufV" and _is_exact(value, kind))
+    # Not a key, nor an array of records.
+    is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
+    is_number = is_number and not dtype.fields
+    return f"Convert it: `{way}`." * (is_number and _is_exact(value, kind))
 
 
 def _is_exact(value: Any, kind: str) -> bool:

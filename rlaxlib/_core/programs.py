@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
@@ -22,10 +22,21 @@ from jax import Array
 from jax.core import Tracer
 from jax.sharding import AxisType
 
-from rlaxlib._core import specs, streams
+from rlaxlib._core import binding, specs, streams
+from rlaxlib._core.binding import Type
 from rlaxlib._core.specs import Axes
 
 Arguments = dict[str, Any]
+
+FLOATS = ("Float", "Real")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """The place of an array among the leaves of all arguments, and its type."""
+
+    place: int
+    type: Type
 
 
 class Casts(NamedTuple):
@@ -34,20 +45,50 @@ class Casts(NamedTuple):
     They name no dtype of a result, since what dtypes promote to is a setting of JAX.
 
     Attributes:
-        structure: The arguments as a pytree.
         half: Places of leaves to raise from half precision to float32.
         integers: Places of leaves to convert from integers to floats.
         floats: Dtypes of the leaves that the dtype of the result follows.
         masked: Places of leaves to set to 0 at ignored steps.
+        structure: The arguments as a pytree.
         steps: The axes of `sample_mask`.
     """
 
-    structure: Any
     half: tuple[int, ...]
     integers: tuple[int, ...]
     floats: tuple[Any, ...]
     masked: tuple[int, ...]
-    steps: Axes
+    structure: Any = None
+    steps: Axes = ()
+
+
+def casts(
+    fits: Mapping[str, tuple[specs.Spec, Leaf]],
+    masked: Sequence[str],
+    states: Collection[str],
+    trees: Collection[str],
+) -> Casts:
+    """Return the conversions of arrays, by their paths.
+
+    Numbers in a state of defaults, and integers given as real numbers, become floats of
+    the dtype of the data. States and pytrees keep their dtypes, and others do not
+    follow them.
+    """
+    floats = {n: x for n, (spec, x) in fits.items() if spec.kind in FLOATS}
+    half: list[int] = []
+    integers: list[int] = []
+    dtypes: list[Any] = []
+    for path, leaf in floats.items():
+        (_, dtype, is_weak), root = leaf.type, binding.root(path)
+        if not is_weak and jnp.issubdtype(dtype, jnp.floating):
+            half += [leaf.place] if dtype.itemsize < 4 else []
+            dtypes += [] if root in states or root in trees else [dtype]
+        elif (
+            not isinstance(dtype, type) and jnp.issubdtype(dtype, jnp.integer)
+        ) or root in states:
+            integers.append(leaf.place)
+    dtypes = dtypes if half or integers else []
+    at_mask = tuple(fits[n][1].place for n in masked)
+    return Casts(tuple(half), tuple(integers), tuple(dtypes), at_mask)
 
 
 class Program:
@@ -71,18 +112,19 @@ class Program:
         self.states = states
 
         def body(static: Any, casts: Casts, leaves: Any, others: Arguments) -> Any:
-            return self.body(static, casts, leaves, others)
+            return self._body(static, casts, leaves, others)
 
         body.__name__ = function.__name__  # Profilers show it.
         jit = cast(Any, jax.jit)
         self.compiled = jit(body, static_argnums=(0, 1), inline=True)
 
-    def body(
+    def run(
         self,
-        static: Sequence[tuple[str, Any]],
+        static: tuple[tuple[str, Any], ...],
         casts: Casts,
-        leaves: Sequence[Any],
+        leaves: list[Any],
         others: Arguments,
+        is_compiled: bool,
     ) -> Any:
         """Convert the arguments, run the function, and cast its result.
 
@@ -91,7 +133,13 @@ class Program:
             casts: Conversions of leaves.
             leaves: Leaves of arguments that are or contain arrays.
             others: Arguments to take as they are.
+            is_compiled: Whether to compile the function.
         """
+        run = self.compiled if is_compiled else self._body
+        with _mesh_of(leaves + jax.tree.leaves(others)):
+            return run(static, casts, leaves, others)
+
+    def _body(self, static: Any, casts: Casts, leaves: Any, others: Arguments) -> Any:
         given = casts.structure.unflatten(leaves)
         mask = given.get("sample_mask")
         mask = None if mask is None else _array(mask)
@@ -175,7 +223,7 @@ def like(new: Any, old: Any) -> Any:
     return new.astype(dtype) if is_float and not is_weak else new
 
 
-def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+def _mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are

@@ -13,8 +13,9 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+from rlaxlib._core.binding import size_of, type_of
 from rlaxlib._core.errors import describe, problem
-from rlaxlib._core.specs import Interval, Sizes, Spec, size_of, type_of
+from rlaxlib._core.specs import Interval, Sizes, Spec
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool, np.bool_), "a Python bool"),

@@ -56,7 +56,7 @@ def asymmetric(u: Array, tau: ArrayLike, loss: Callable[[Array], Array]) -> Arra
     Returns:
         Losses, of the shape to which `u` and `tau` broadcast.
     """
-    weight = jnp.where(u < 0, 1 - tau, tau)
+    weight = with_nan(jnp.where(u < 0, 1 - tau, tau), u)
     return weight * loss(without(weight, u))
 
 
@@ -115,6 +115,25 @@ def relu(x: Array) -> Array:
     Fused with a sum, `jax.nn.relu` hides NaN as `jnp.max` does: see `largest`.
     """
     return jnp.where(x <= 0, 0, x)
+
+
+def at_most(x: Array, bound: ArrayLike) -> Array:
+    """Return the minimum of `x` and a bound, NaN where one is.
+
+    Fused with a sum, `jnp.minimum` hides NaN as `jnp.max` does: see `largest`. At the
+    bound, the gradient is that of `x`.
+    """
+    return jnp.where((x <= bound) | jnp.isnan(x), x, bound)
+
+
+def at_least(x: Array, bound: ArrayLike) -> Array:
+    """Return the maximum of `x` and a bound, as `at_most`."""
+    return jnp.where((x >= bound) | jnp.isnan(x), x, bound)
+
+
+def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return `x` within bounds, as `at_most`."""
+    return at_most(at_least(x, low), high)
 
 
 def largest(x: Array, axis: int | None = None) -> Array:

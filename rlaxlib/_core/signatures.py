@@ -31,25 +31,23 @@ An annotation is read at the first call of its function: importing runs none of 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
-import re
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import errors, functions, programs, rules, specs
+from rlaxlib._core import binding, errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Function
+from rlaxlib._core.binding import Bound
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.programs import Casts
-from rlaxlib._core.specs import Sizes, Spec
+from rlaxlib._core.programs import Casts, Leaf
+from rlaxlib._core.specs import Axes, Spec
 
-FLOATS = ("Float", "Real")
+NUMBERS = ("Float", "Real", "Int")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,22 +100,34 @@ class Fitted(NamedTuple):
     """What follows from the shapes and dtypes of a call.
 
     Attributes:
-        misfit: The path of an array that does not fit; else nothing.
-        sizes: The sizes of axes.
-        places: Spec and place of each array, by its path.
-        ruled: Those with rules.
-        numbers: Places of Python integers that are floats.
-        masked: Paths of arrays that begin with the axes of the mask.
+        bound: Axes of arrays and their sizes, and what does not fit.
+        places: Spec and leaf of each array, by its path.
         casts: The conversions of leaves.
+        ruled: The specs of arguments with rules.
+        numbers: The places of Python integers that are floats.
+        masked: The paths of arrays that are 0 at ignored steps.
     """
 
-    misfit: str
-    sizes: Sizes
+    bound: Bound
     places: dict[str, tuple[Spec, Any]]
-    ruled: dict[str, tuple[Spec, Any]]
+    casts: Casts
+    ruled: dict[str, Spec]
     numbers: list[int]
     masked: list[str]
-    casts: Casts
+
+
+class Checked(NamedTuple):
+    """A call whose arguments fit.
+
+    Attributes:
+        static: The arguments for each value of which a program is compiled.
+        leaves: The leaves of all arrays.
+        fitted: What follows from their shapes and dtypes.
+    """
+
+    static: Arguments
+    leaves: list[Any]
+    fitted: Fitted
 
 
 class Plan:
@@ -170,6 +180,8 @@ class Plan:
         known = {*self.static, *self.arrays, *self.nested}
         self.loose = [n for n in self.names if n not in known]
         self.sizes = [n for n, x in self.others.items() if x.type is int and n in axes]
+        mask = self.arrays.get("sample_mask")
+        self.steps = mask.shapes[0] if mask else ()
         self.ruled = {n: x for n, x in self.others.items() if x.rules}
         states = {
             x: name
@@ -179,7 +191,6 @@ class Plan:
         }
         self.trees = {n for n, x in found.items() if x and x.is_tree}
         self.states = {*states.values()}
-        self.apart = self.trees | self.states
         self.program = programs.Program(function, self.result, states, wide)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
 
@@ -193,7 +204,7 @@ class Plan:
         """Check the arguments, and run the body."""
         given = self.bind(args, kwargs)
         try:
-            static, leaves, fitted = self.check(given)
+            call = self.check(given)
         except ArgumentError as error:
             if kwargs.keys() <= self.names:  # An unknown keyword explains more.
                 named = errors.named(error, self.name(given))
@@ -206,7 +217,7 @@ class Plan:
         if not (is_once and is_known):
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
-            return self._run(given, static, leaves, fitted)
+            return self._run(given, call)
         except ArgumentError as error:
             errors.named(error, self.name(given))
             if self.functions or not self.compiled:
@@ -217,15 +228,14 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
+    def check(self, given: Arguments) -> Checked:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            The static arguments, the leaves of all arrays, and what follows from their
-            shapes and dtypes.
+            What the body needs of them.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
@@ -245,17 +255,19 @@ class Plan:
             if (n in self.arrays or n in self.nested) and n not in static
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
-        types = tuple(map(specs.type_of, leaves))
+        types = tuple(map(binding.type_of, leaves))
         known = tuple([(n, given[n]) for n in self.sizes if n in given])
         try:
             fitted = self.fit(structure, types, known)
         except specs.TypeMismatchError as error:
             path, hint = error.args
             raise errors.wrong_type(path, hint, given, self.described(given)) from None
-        if fitted.misfit:
+        if fitted.bound.misfit:
             raise self._misfit(given, leaves, fitted)
         self._check_values(given, leaves, fitted)
-        return static, leaves, fitted
+        for place in fitted.numbers:
+            leaves[place] = float(leaves[place])
+        return Checked(static, leaves, fitted)
 
     def described(self, given: Arguments) -> Function:
         """Return what errors say about the function."""
@@ -267,26 +279,30 @@ class Plan:
         """Return the error of an array that does not fit."""
         values = given | {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
         # Hints about a batch do not see the leaves of pytrees, which have any axes.
-        in_tree = root(fitted.misfit) in self.trees
-        places = [n for n in fitted.places if in_tree or root(n) not in self.trees]
+        in_tree = binding.root(fitted.bound.misfit) in self.trees
+        places = [
+            n for n in fitted.places if in_tree or binding.root(n) not in self.trees
+        ]
         wanted = {n: fitted.places[n][0] for n in places}
         function = self.described(given)
         function = function._replace(name="") if in_tree else function
-        return errors.misfit(fitted.misfit, fitted.sizes, wanted, values, function)
+        misfit, sizes = fitted.bound.misfit, fitted.bound.sizes
+        return errors.misfit(misfit, sizes, wanted, values, function)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
     ) -> None:
         """Check the rules of values on the host, and that functions are some."""
-        values = given | {n: _at(x, leaves) for n, (_, x) in fitted.ruled.items()}
-        if (mask := given.get("sample_mask")) is not None:
-            masked = {n: _at(fitted.places[n][1], leaves) for n in fitted.masked}
+        places = fitted.places
+        at = {n: _at(places[n][1], leaves) for n in fitted.ruled if n in places}
+        values = given | at
+        if fitted.ruled and (mask := given.get("sample_mask")) is not None:
+            masked = {n: _at(places[n][1], leaves) for n in fitted.masked}
             values |= {n: rules.at_valid_steps(x, mask) for n, x in masked.items()}
-        ruled = {n: spec for n, (spec, _) in fitted.ruled.items()} | self.ruled
-        for name, spec in ruled.items():
+        for name, spec in fitted.ruled.items():
             for rule in spec.rules if name in values else ():
-                rules.check(name, values[name], rule, fitted.sizes, values)
-            if not spec.is_array and name in fitted.ruled:
+                rules.check(name, values[name], rule, fitted.bound.sizes, values)
+            if name in places and not spec.is_array:
                 rules.check_static(name, values[name], spec, self.specs)
         for name in filter(given.__contains__, self.callables):
             if given[name] is not None and not callable(given[name]):
@@ -299,45 +315,28 @@ class Plan:
         self, structure: Any, types: tuple[Any, ...], known: tuple[tuple[str, int], ...]
     ) -> Fitted:
         """Fit the shapes and dtypes of arguments to their annotations."""
-        leaves = [Leaf(place, *each) for place, each in enumerate(types)]
+        leaves = [Leaf(place, each) for place, each in enumerate(types)]
         places = self._places(structure.unflatten(leaves))
-        mask = self.arrays.get("sample_mask")
-        steps = mask.shapes[0] if mask else ("",)
-        sizes: Sizes = dict(known)
-        half: list[int] = []
-        integers: list[int] = []
-        floats: list[Any] = []
-        numbers: list[int] = []
-        masked: list[str] = []
-        # Arguments of one shape tell the sizes to those that may have several.
-        for path in sorted(places, key=lambda path: len(places[path][0].shapes)):
-            spec, leaf = places[path]
-            if (spec.optional and leaf is None) or not spec.is_array:
-                continue
-            is_leaf = isinstance(leaf, Leaf)
-            found = is_leaf and specs.fit(leaf.shape, leaf.dtype, spec, sizes)
-            if not found:
-                return Fitted(path, sizes, places, {}, [], [], cast(Any, None))
-            axes, sizes = found
-            is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
-            if spec.kind in FLOATS and leaf.dtype is int:
-                numbers.append(leaf.place)
-            elif spec.kind == "Real" and is_integer:
-                integers.append(leaf.place)
-            elif spec.kind in FLOATS and leaf.is_weak:  # Of a state of defaults.
-                integers += [leaf.place] if root(path) in self.states else []
-            elif spec.kind in FLOATS:
-                floats += [] if root(path) in self.apart else [leaf.dtype]
-                half += [leaf.place] if leaf.dtype.itemsize < 4 else []
-            first = tuple(specs.split(axis)[0] for axis in axes[: len(steps)])
-            if spec.kind in (*FLOATS, "Int") and first == steps:
-                masked.append(path)
-        floats = floats if half or integers else []
-        at_mask = tuple(places[n][1].place for n in masked)
-        parts = (tuple(half), tuple(integers), tuple(floats), at_mask, steps)
-        ruled = {n: x for n, x in places.items() if x[0].rules or not x[0].is_array}
-        casts = Casts(structure, *parts)
-        return Fitted("", sizes, places, ruled, numbers, masked, casts)
+        wanted = {n: spec for n, (spec, _) in places.items() if spec.is_array}
+        found = {n: _type(places[n][1]) for n in wanted}
+        bound = binding.bind(wanted, found, dict(known))
+        numbers = {n: x for n, x in bound.axes.items() if wanted[n].kind in NUMBERS}
+        masked = [n for n, axes in numbers.items() if self._is_masked(axes)]
+        fits = {n: (wanted[n], places[n][1]) for n in bound.axes}
+        casts = programs.casts(fits, masked, self.states, self.trees)
+        casts = casts._replace(structure=structure, steps=self.steps)
+        ruled = {n: x for n, (x, _) in places.items() if x.rules or not x.is_array}
+        whole = [
+            x.place
+            for spec, x in fits.values()
+            if spec.kind in programs.FLOATS and x.type[1] is int
+        ]
+        return Fitted(bound, places, casts, ruled | self.ruled, whole, masked)
+
+    def _is_masked(self, axes: Axes) -> bool:
+        """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
+        first = tuple(binding.split(axis)[0] for axis in axes[: len(self.steps)])
+        return bool(first) and first == self.steps
 
     def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
         """Return spec and place of each array, and check the structures of pytrees."""
@@ -360,38 +359,23 @@ class Plan:
                 del places[path]
         return places
 
-    def _run(
-        self, given: Arguments, static: Arguments, leaves: list[Any], fitted: Fitted
-    ) -> Any:
+    def _run(self, given: Arguments, call: Checked) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             return self.function(**given)
-        for place in fitted.numbers:
-            leaves[place] = float(leaves[place])
         is_ours = all(
             given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
-        others = {n: given[n] for n in self.loose if n not in static}
-        items = tuple([(n, _hashable(x)) for n, x in static.items()])
-        run = self.program.compiled if is_ours else self.program.body
-        with programs.mesh_of(leaves + jax.tree.leaves(others)):
-            return run(items, fitted.casts, leaves, others)
+        others = {n: given[n] for n in self.loose if n not in call.static}
+        static = tuple([(n, _hashable(x)) for n, x in call.static.items()])
+        casts = call.fitted.casts
+        return self.program.run(static, casts, call.leaves, others, is_ours)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leaf:
-    """Shape and dtype of an array, and its place among the leaves of all arguments."""
-
-    place: int
-    shape: tuple[int, ...]
-    dtype: Any
-    is_weak: bool
-
-
-def root(path: str) -> str:
-    """Return the argument of a path, such as `state` for `state.mean`."""
-    return re.split(r"[.[]", path)[0]
+def _type(part: Any) -> binding.Type:
+    """Return the type of a leaf; the type of a list or tuple in place of an array."""
+    return part.type if isinstance(part, Leaf) else binding.type_of(part)
 
 
 def _at(part: Any, leaves: list[Any]) -> Any:

@@ -259,6 +259,7 @@ def gradient_bandit_update(
     direction = one_hot(arm, preferences) - legality.softmax(preferences)
     step = (reward - baseline) * direction
     preferences = preferences + safe.product(step_size, step)
-    pulls = pulls + 1
-    baseline = baseline + (reward - baseline) / pulls.astype(baseline.dtype)
+    baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)
+    # A narrow dtype stays at its largest value.
+    pulls = jnp.where(pulls == jnp.iinfo(pulls.dtype).max, pulls, pulls + 1)
     return GradientBanditState(preferences, baseline, pulls)

@@ -267,7 +267,7 @@ def categorical_kl_divergence(
     d = (other.gaps - one.gaps) - jnp.log(other.total / one.total)
     # KL = ∑ p (exp(d) - 1 - d), since p and q sum to 1. No term is negative, so none
     # cancel where p is close to q.
-    small = jnp.minimum(d, 1)  # `expm1` of a large d would overflow.
+    small = safe.at_most(d, 1)  # `expm1` of a large d would overflow.
     terms = jnp.where(d < 1, p * (jnp.expm1(small) - small), q - p - p * d)
     terms = jnp.where(other.legal, terms, jnp.inf)
     terms = jnp.where(one.legal, terms, q)
@@ -504,4 +504,4 @@ class ClippedEntropySoftmax(Softmax):
         n_legal = jnp.sum(pi.legal, axis=-1, dtype=entropy.dtype)
         # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
         largest = jnp.log(jnp.maximum(n_legal, 2))
-        return jnp.minimum(entropy, self.entropy_clip * largest)
+        return safe.at_most(entropy, self.entropy_clip * largest)

@@ -192,8 +192,8 @@ def balanced_kl(
         )
         return jnp.sum(each)
 
-    dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
-    representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
+    dynamics_loss = safe.at_least(kl(q_stopped, p), free_nats)
+    representation_loss = safe.at_least(kl(q, p_stopped), free_nats)
     loss = safe.product(dynamics_weight, dynamics_loss)
     loss += safe.product(representation_weight, representation_loss)
     outputs = BalancedKlOutputs(

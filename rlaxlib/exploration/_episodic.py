@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlaxlib._core import checks, dtypes, meshes, programs
+from rlaxlib._core import checks, dtypes, meshes, programs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _shared
@@ -147,11 +147,11 @@ def _rewards(
     count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
     scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
-    rates = jnp.maximum(squares / scale - xi, 0)
+    rates = safe.relu(squares / scale - xi)
     kernel = jnp.where(found, eps / (rates + eps), 0)
     # The gradient of the square root is infinite at 0.
     tiny = float(np.finfo(kernel.dtype).tiny)
-    similarity = jnp.sqrt(jnp.maximum(jnp.sum(kernel, axis=-1), tiny)) + c
+    similarity = jnp.sqrt(safe.at_least(jnp.sum(kernel, axis=-1), tiny)) + c
     rewards = jnp.where(similarity > s_max, 0, beta / similarity)
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     rewards = narrow(jnp.where(finite, rewards, jnp.nan))

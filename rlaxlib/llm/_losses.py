@@ -86,7 +86,7 @@ def cispo_loss(
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
-    weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
+    weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight * adv), log_prob)
     return loss
 
@@ -112,13 +112,10 @@ def sapo_loss(
     for a larger temperature.
 
     Args:
-        log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
-        old_log_prob: The same under the policy that sampled them, shape `[...]`.
-        adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
         temperature_positive: Temperature for positive advantages, in (0, inf),
             shape `[]`.
         temperature_negative: Temperature for other advantages, in (0, inf), shape `[]`.
-        sample_mask: False for tokens to ignore, shape `[...]`; or None.
+        Other arguments: as `cispo_loss`.
 
     Returns:
         Losses, shape `[...]`, 0 for ignored tokens. Only `log_prob` has a gradient.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import devices, ratios, streams
+from rlaxlib._core import devices, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
@@ -99,7 +99,7 @@ def importance_weights(
     # An infinite weight times a loss of 0 would be NaN.
     ratio = jnp.exp(ratios.below(jnp.broadcast_to(levels[level], log_ratio.shape)))
     if kind == "truncate":
-        weights = jnp.minimum(ratio, maximum)
+        weights = safe.at_most(ratio, maximum)
     else:
         is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
         weights = jnp.where(is_dropped, 0, ratio)

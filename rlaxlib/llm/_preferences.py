@@ -110,7 +110,7 @@ def dpo_loss(
         if kind == "ipo":
             return jnp.square(delta - 1 / (2 * beta))
         if kind == "hinge":
-            return jax.nn.relu(1 - beta * delta)
+            return safe.relu(1 - beta * delta)
         return -jax.nn.log_sigmoid(beta * delta)
 
     epsilon = label_smoothing
@@ -213,7 +213,7 @@ def orpo_loss(
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
     chosen, rejected = map(_unsure, pair)
     excess = rejected - chosen
-    largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
+    largest = stop_gradient(safe.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
     preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
     return -mean_log_prob_chosen + coefficient * preference
@@ -270,7 +270,7 @@ def kto_loss(
         Kawin Ethayarajh and others, *KTO: Model Alignment as Prospect Theoretic
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
-    z = stop_gradient(jnp.maximum(kl, 0))
+    z = stop_gradient(safe.relu(kl))
     gain = beta * (ratios.log_ratio(log_prob, stop_gradient(ref_log_prob)) - z)
     loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
     weight = jnp.where(desirable, desirable_weight, undesirable_weight)
@@ -374,8 +374,8 @@ def generalized_jsd(
         from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
     # `0 * -inf` would be NaN.
-    q = jnp.maximum(jax.nn.log_softmax(student_logits), _IMPOSSIBLE)
-    p = jnp.maximum(jax.nn.log_softmax(teacher_logits), _IMPOSSIBLE)
+    q = safe.at_least(jax.nn.log_softmax(student_logits), _IMPOSSIBLE)
+    p = safe.at_least(jax.nn.log_softmax(teacher_logits), _IMPOSSIBLE)
     if top_k is not None:
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
@@ -392,7 +392,7 @@ def generalized_jsd(
 def _unsure(log_prob: Array) -> Array:
     """Return a log-probability, at most that of the largest probability below 1."""
     margin = float(cast(Any, jnp.finfo(log_prob.dtype)).epsneg)
-    return log_prob - stop_gradient(jax.nn.relu(log_prob + margin))
+    return log_prob - stop_gradient(safe.relu(log_prob + margin))
 
 
 def _bucketed(log_probs: Array, top: Array) -> Array:

@@ -317,7 +317,7 @@ class RunningMomentsState(NamedTuple):
             )
             y = (wide - mean) / divisor
             if clip is not None:
-                y = jnp.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
+                y = safe.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
             return narrow(y)
 
         x = _entries(tree, self.mean)

@@ -269,7 +269,7 @@ def art(
     old = _variance(state)
     variance = old + sums.variance_step(variance - old, difference, step)
     shift = shift + safe.product(step, difference)
-    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
+    scale = safe.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)
     return jax.lax.stop_gradient(PopArtState(shift, scale, moment))
 

@@ -442,7 +442,7 @@ class PercentileScale(FunctionTuple):
         bottom, top = (devices.maximum(x, self.axis_name) for x in (bottom, top))
         found = ReturnRange(bottom, top - bottom)
         moments, state = self.ema.update(found, state, sample_mask=count > 0)
-        return jnp.maximum(moments.mean.spread, min_scale), state
+        return safe.at_least(moments.mean.spread, min_scale), state
 
 
 def _zero(template: Any) -> Array:

@@ -60,7 +60,7 @@ def advantage_weights(
         Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
-    return stop_gradient(jnp.minimum(jnp.exp(adv / temperature), max_weight))
+    return stop_gradient(safe.at_most(jnp.exp(adv / temperature), max_weight))
 
 
 @checked

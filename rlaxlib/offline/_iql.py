@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import losses
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float
@@ -110,7 +111,7 @@ def xql_value_loss(
         https://arxiv.org/abs/2301.02328
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = jnp.minimum(z, max_clip)
+    clipped = safe.at_most(z, max_clip)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
     return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 
@@ -156,4 +157,4 @@ def sql_value_loss(
         Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
     """
     w = 1 + (stop_if(stop_target_gradients, q) - v) / (2 * temperature)
-    return jnp.square(jnp.maximum(w, 0)) + v / temperature
+    return jnp.square(safe.relu(w)) + v / temperature

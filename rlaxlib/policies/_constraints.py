@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
@@ -246,7 +246,7 @@ class PidLagrangian(FunctionTuple):
         cost = devices.mean(cost, self.axis_name)
         cost = stop_gradient(cost).astype(dtype)
         delta = cost - self.limit
-        integral = jax.nn.relu(state.integral + delta).astype(dtype)
-        derivative = jax.nn.relu(cost - state.cost)
+        integral = safe.relu(state.integral + delta).astype(dtype)
+        derivative = safe.relu(cost - state.cost)
         multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
-        return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
+        return safe.relu(multiplier), PidLagrangianState(integral, cost)

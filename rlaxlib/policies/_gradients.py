@@ -231,9 +231,9 @@ def acer_policy_loss(
     )
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     mu_t = policy.probs(mu_logits_t, action_mask=action_mask)
-    rho_t = jnp.minimum(max_weight, ratio_t)
+    rho_t = safe.at_most(ratio_t, max_weight)
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
-    excess_t = jnp.where(mu_t > 0, jax.nn.relu(pi_t - max_weight * mu_t), pi_t)
+    excess_t = jnp.where(mu_t > 0, safe.relu(pi_t - max_weight * mu_t), pi_t)
     pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
     v_t = safe.expectation(pi_t, q_t)
     every_t = safe.product(excess_t, q_t - v_t[..., None])
@@ -394,10 +394,7 @@ def rpg_loss(
     The gradient reaches the policy through the baseline :math:`∑_b π_t(b) q_t(b)`.
 
     Args:
-        logits_t: Logits of the policy, shape `[T, A]`.
-        q_t: Action values, shape `[T, A]`.
-        use_stop_gradient: Whether to stop the gradient of the action values.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        Other arguments: as `qpg_loss`.
 
     Returns:
         Loss, shape `[]`.

@@ -237,18 +237,12 @@ def decoupled_ppo_loss(
     at :math:`c`.
 
     Args:
-        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         proximal_log_prob: The same of the proximal policy, shape `[...]`.
-        adv: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
-            `epsilon`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
         log_ratio_bound: Bound of the log-ratios' magnitude, in (0, inf], shape `[]`.
         max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv` and the other policies get no gradient.
-        sample_mask: False for time steps to ignore, shape `[...]`; or None.
+        Other arguments: as `ppo_clip_loss`.
 
     Returns:
         A tuple of two: losses, shape `[...]`, and a `DecoupledPpoOutputs`.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -68,16 +67,10 @@ def ppo_penalty_loss(
     and `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv: Advantages :math:`Â_t`, shape `[...]`.
         coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
             is 0, divergences may be infinite or NaN.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
-            shape `[]`.
         kl: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
-        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[...]`; or None.
+        Other arguments: as `ppo_clip_loss`.
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
@@ -159,7 +152,7 @@ def adaptive_kl_coefficient(
     kl = devices.mean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    bounded = jnp.where(coefficient == 0, 0, jnp.clip(changed, minimum, maximum))
+    bounded = jnp.where(coefficient == 0, 0, safe.clip(changed, minimum, maximum))
     return safe.with_nan(bounded, target)
 
 
@@ -187,14 +180,8 @@ def simple_policy_loss(
     :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv: Advantages :math:`Â_t`, shape `[...]`.
         epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
-            shape `[]`.
-        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[...]`; or None.
+        Other arguments: as `ppo_clip_loss`.
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
@@ -245,15 +232,10 @@ def discovered_policy_loss(
     This is not direct preference optimisation.
 
     Args:
-        log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
         alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
         beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
-            shape `[]`.
-        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
-        sample_mask: False for time steps to ignore, shape `[...]`; or None.
+        Other arguments: as `ppo_clip_loss`.
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
@@ -277,7 +259,7 @@ def discovered_policy_loss(
     ratio, positive = outputs.ratio, adv >= 0
     x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
-    drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
+    drift = safe.relu(x - threshold * jnp.tanh(x / threshold))
     return drift - ratio * adv, outputs
 
 

@@ -98,10 +98,7 @@ def td3_critic_target(
     The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
     Args:
-        r_t: Reward, shape `[...]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`.
-        q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `sac_critic_target`.
 
     Returns:
         Target :math:`y` of all critics, shape `[...]`.
@@ -307,10 +304,7 @@ def discrete_sac_policy_loss(
     The gradients of the action values and the temperature are stopped.
 
     Args:
-        logits: Logits of the policy, shape `[..., A]`.
-        q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
-        temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        Other arguments: as `discrete_sac_value`.
 
     Returns:
         Loss, shape `[...]`, 0 if no action is legal.

@@ -152,7 +152,8 @@ def completed_q_values(
     found, so that `gumbel_policy_targets` neither favours nor avoids unvisited actions.
 
     Args:
-        logits: Logits of the policy :math:`π`, shape `[A]`.
+        logits: Logits of the policy :math:`π`, minus infinity for illegal actions,
+            shape `[A]`.
         q: Action values from the search, ignored for unvisited actions, shape `[A]`.
         visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
         v: Value :math:`v` of the state from the network, shape `[]`.

@@ -1,4 +1,4 @@
-"""What the chapters of policies share: Lagrange penalties, and the steps of MPO."""
+"""Lagrange penalties and the steps of MPO, which the chapters of policies share."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def cpo_step(
     across = q - jnp.square(r) / s
     # Gradients that are parallel but for rounding leave no step along the boundary.
     across = jnp.where(across > 1e-6 * q, across, 0)
-    t = _root_of_ratio(jnp.maximum(square - jnp.square(cost) / s, 0), across)
+    t = _root_of_ratio(safe.relu(square - jnp.square(cost) / s), across)
     along_gradient = jnp.where(feasible, -t, 0)
     along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
     given = q, r, s, cost, square
@@ -374,7 +374,7 @@ def acer_trust_region(
     """
     excess = safe.dot(kl_gradient, gradient)[..., None] - max_change
     square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
-    factor = jax.nn.relu(excess) / jnp.where(square > 0, square, 1)
+    factor = safe.relu(excess) / jnp.where(square > 0, square, 1)
     return gradient - factor * kl_gradient
 
 

@@ -70,19 +70,15 @@ def vmpo_loss(
             as 0.01, and the parameter of the temperature, a scalar.
         kl_constraints: Pairs of divergences and penalties; may be empty. Divergences
             have the axes of the steps, and a last one if per dimension.
-        projection_operator: Function that makes the dual variables positive.
         restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
             such as the first after a reset, shape `[...]`; or None. Their divergences
             still count.
         importance_weights: Importance weights, in [0, inf), shape `[...]`; or None.
         top_k_fraction: Fraction :math:`K/N` of the valid steps, in (0, 1], shape `[]`.
             K is rounded down, to 1 at least. Ties go to the first in the batch.
-        policy_loss_weight: Weight of the first term, shape `[]`.
-        temperature_loss_weight: Weight of the second term, shape `[]`.
-        kl_loss_weight: Weight of the third term, shape `[]`.
-        alpha_loss_weight: Weight of the last term, shape `[]`.
         axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
         use_stop_gradient: Whether to stop the gradients of both kinds of weights.
+        Other arguments: as `mpo_loss`.
 
     Returns:
         A tuple of two: the losses of the steps, shape `[...]`, and an `MpoOutputs`.

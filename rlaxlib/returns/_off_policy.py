@@ -132,12 +132,9 @@ def general_off_policy_returns_from_q_and_v(
     Args:
         q_t: Values :math:`q_1, …, q_{T-1}` of actions taken, shape `[T-1]` or `[T]`.
         v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         c_t: Traces :math:`c_1, …, c_{T-1}`, in [0, inf), shape `[T-1]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the returns.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `general_off_policy_returns_from_action_values`.
 
     Returns:
         Returns :math:`G_0, …, G_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -220,9 +217,8 @@ def importance_corrected_td_errors(
         Richard S. Sutton and others, *A New Q(λ) with Interim Forward View and Monte
         Carlo Equivalence*, 2014. https://proceedings.mlr.press/v32/sutton14.html
     """
-    v_tm1 = values[:-1]
-    v_t = values[1:] if v_t is None else v_t
-    delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
+    v_tm1, following = values[:-1], values[1:] if v_t is None else v_t
+    delta = gradients.td_error(v_tm1, r_t, discount_t, following)
     b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
@@ -257,19 +253,7 @@ def tree_backup(
     The behaviour policy need not be known. The traces are shorter than in `retrace`.
 
     Args:
-        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
-            used.
-        pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
-            shape `[T, A]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `retrace`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.

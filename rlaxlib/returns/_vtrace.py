@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients, streams
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.safe import product, weighted
@@ -146,19 +146,10 @@ def leaky_vtrace(
     :math:`α` by meta-gradients.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
-            shape `[T]`.
         alpha_: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of :math:`e_t + v_t`.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
         clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
+        Other arguments: as `vtrace`.
 
     Returns:
         TD errors :math:`e_0, …, e_{T-1}`, shape `[T]`, 0 at ignored steps.
@@ -213,19 +204,11 @@ def vtrace_td_error_and_advantage(
     With equal thresholds the advantage equals the TD error.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
-            shape `[T]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
         clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of targets and estimates.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
         clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
+        Other arguments: as `vtrace`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
@@ -283,20 +266,8 @@ def leaky_vtrace_td_error_and_advantage(
     :math:`α = 1` gives V-trace, :math:`α = 0` importance sampling.
 
     Args:
-        v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
-        v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
-            shape `[T]`.
         alpha: Share α of the clipped ratios in [0, 1], shape `[]`; may be learnt.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        clip_rho_threshold: Bound :math:`ρ̄` of the ratios, in [0, inf], shape `[]`.
-        clip_pg_rho_threshold: Bound :math:`ρ̄^pg` of ratios, in [0, inf], shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of targets and estimates.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        clip_c_threshold: Bound :math:`c̄` of the ratios, in [0, inf], shape `[]`.
+        Other arguments: as `vtrace_td_error_and_advantage`.
 
     Returns:
         A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
@@ -361,4 +332,4 @@ def _vtrace(
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
     """Return `α min(ρ, threshold) + (1 - α) ρ`."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return jnp.minimum(rho, threshold) + product(1 - alpha, excess)
+    return safe.at_most(rho, threshold) + product(1 - alpha, excess)

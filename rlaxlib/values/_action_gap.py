@@ -45,13 +45,9 @@ def persistent_q_learning(
     `persistent_advantage_learning` has both branches of the paper's algorithm.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
         action_gap_scale: Weight :math:`α` of the repeated action in [0, 1], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `q_learning`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
@@ -158,14 +154,7 @@ def persistent_advantage_learning(
     the paper's experiments, :math:`g_t` is not discounted.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
-        target_q_tm1: Action values :math:`q̄_{t-1}` of the target network, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        action_gap_scale: Weight :math:`α` of the action gap, in [0, 1], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `advantage_learning`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.

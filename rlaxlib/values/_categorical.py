@@ -209,15 +209,8 @@ def categorical_double_q_learning(
     where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
     Args:
-        q_atoms_tm1: Atoms :math:`z` of the returns, in ascending order, shape `[K]`.
-        q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_atoms_t: Atoms :math:`z'` of the next returns, shape `[M]`.
-        q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
         q_t_selector: Action values :math:`s_t` to select by, shape `[A]`.
-        stop_target_gradients: Whether to stop the gradient of target and `q_atoms_tm1`.
+        Other arguments: as `categorical_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).

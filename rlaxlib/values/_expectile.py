@@ -106,13 +106,8 @@ def expectile_q_learning(
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`.
-        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `quantile_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -221,15 +216,11 @@ def imputed_expectile_q_learning(
     missing. With the online network as :math:`s`, this is double Q-learning.
 
     Args:
-        dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
         tau_q_tm1: Fractions :math:`τ` of all expectiles, in [0, 1], shape `[N]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         dist_q_t_selector: Next expectiles :math:`s` to select by, shape `[N, A]`.
         dist_q_t: Next expectiles :math:`x'`, without a gradient, shape `[N, A]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
         num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
+        Other arguments: as `expectile_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
@@ -294,7 +285,7 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
         lambda state: state[0] > 0, narrow_down, (rounds, low, high)
     )
     _, low, high = state
-    return _samples((low + high) / 2, e, tau, n) + centre
+    return _samples((low + high) / 2, e, tau, n) + centre + 0 * jnp.sum(e)
 
 
 def _samples(mean: Array, e: Array, tau: Array, n: int) -> Array:

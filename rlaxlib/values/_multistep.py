@@ -184,15 +184,7 @@ def q_lambda(
     This is Peng's Q(λ). For Watkins's Q(λ), multiply λ by `watkins_trace(q_t, a_t)`.
 
     Args:
-        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the targets.
-        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `sarsa_lambda`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
@@ -370,13 +362,10 @@ def retrace_continuous(
         q_tm1: Values of the actions taken, :math:`q_0, …, q_{T-1}`, shape `[T]`.
         q_t: Values :math:`q_1, …, q_{T-1}` of the next actions, shape `[T-1]` or `[T]`.
         v_t: State values :math:`v_1, …, v_T` under the target policy, shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         log_rhos: Log ratios :math:`log ρ_t` of next actions, shape `[T-1]` or `[T]`.
         lambda_: Mixing weights :math:`λ_t` in [0, 1], shape `[]`, `[T-1]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `retrace`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, shape `[T]`.
@@ -404,7 +393,7 @@ def retrace_continuous(
         r_t=r_t,
         discount_t=discount_t,
         # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=safe.product(lambda_, jnp.exp(jnp.minimum(0.0, log_rhos))),
+        c_t=safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0))),
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )

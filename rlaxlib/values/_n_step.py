@@ -110,16 +110,10 @@ def n_step_double_q_learning(
     The online network selects, the target network evaluates: see `double_q_learning`.
 
     Args:
-        q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t_value: Action values :math:`q^val` in the true next states, shape `[T, A]`.
         q_t_selector: The same, :math:`q^sel`, to select by, shape `[T, A]`.
-        n: Number of steps before bootstrapping, a Python integer in [1, inf).
-        stop_target_gradients: Whether to stop the gradient of the targets.
         truncated_t: True where truncated, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `n_step_q_learning`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.

@@ -206,16 +206,9 @@ def quantile_expected_sarsa(
     with :math:`ρ_κ` as in `quantile_regression_loss`.
 
     Args:
-        dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
-        tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
         probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
-        huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of target and `probs_a_t`.
-        normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
+        Other arguments: as `quantile_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).

@@ -199,16 +199,11 @@ def munchausen_q_learning(
     tends to `advantage_learning` as :math:`τ` tends to 0.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
         target_q_tm1: Target network's :math:`q̄_{t-1}`, -inf if illegal, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
-        temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
         clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `soft_q_learning`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
@@ -227,7 +222,7 @@ def munchausen_q_learning(
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
-    bonus = jnp.maximum(clip_value_min, temperature * log_pi)
+    bonus = safe.at_least(temperature * log_pi, clip_value_min)
     r_t = r_t + safe.product(munchausen_coefficient, bonus)
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)

@@ -179,13 +179,8 @@ def expected_sarsa(
     The policy :math:`π` may differ from the policy that acted.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
-        q_t: Action values in the next state, shape `[A]`.
         probs_a_t: Next action probabilities :math:`π_t`, in [0, 1], shape `[A]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `sarsa`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.
@@ -267,13 +262,9 @@ def double_q_learning(
     The online network selects the action, which reduces the overestimation bias.
 
     Args:
-        q_tm1: Action values, shape `[A]`.
-        a_tm1: Action taken, in [0, A), shape `[]`.
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
         q_t_value: Next action values :math:`q_t` of the target network, shape `[A]`.
         q_t_selector: Next action values :math:`q_t^sel` to select by, shape `[A]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        Other arguments: as `q_learning`.
 
     Returns:
         TD error :math:`δ`, shape `[]`.

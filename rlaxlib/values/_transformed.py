@@ -18,10 +18,12 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from jax import Array
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -62,13 +64,8 @@ def transformed_lambda_returns(
 
     Args:
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `lambda_returns`.
 
     Returns:
         Transformed returns :math:`h(G_0), …, h(G_{T-1})`, shape `[T]`.
@@ -89,13 +86,13 @@ def transformed_lambda_returns(
     targets = returns.lambda_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
+        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
         lambda_=lambda_,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -125,14 +122,8 @@ def transformed_n_step_returns(
 
     Args:
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         v_t: Transformed values :math:`v_1, …, v_T`, shape `[T]`.
-        n: Number of steps before bootstrapping, a Python integer in [1, inf).
-        lambda_t: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where truncated: bootstraps from `v_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `n_step_bootstrapped_returns`.
 
     Returns:
         Transformed returns :math:`h(G_0^{(n)}), …, h(G_{T-1}^{(n)})`, shape `[T]`.
@@ -153,14 +144,14 @@ def transformed_n_step_returns(
     targets = returns.n_step_bootstrapped_returns(
         r_t=r_t,
         discount_t=discount_t,
-        v_t=tx_pair.apply_inv(safe.without(discount_t, v_t)),
+        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
         n=n,
         lambda_t=lambda_t,
         stop_target_gradients=stop_target_gradients,
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -192,16 +183,7 @@ def transformed_general_off_policy_returns_from_action_values(
     Args:
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         q_t: Transformed action values :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
-            used.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        c_t: Traces :math:`c_1, …, c_T`, in [0, inf), shape `[T]`.
-        pi_t: Action probabilities :math:`π_t` of the target policy, in [0, 1],
-            shape `[T, A]`.
-        stop_target_gradients: Whether to stop the gradient of the returns.
-        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `general_off_policy_returns_from_action_values`.
 
     Returns:
         Transformed returns, NaN for actions outside [0, A), shape `[T]`.
@@ -222,7 +204,7 @@ def transformed_general_off_policy_returns_from_action_values(
         https://arxiv.org/abs/1907.03687
     """
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=tx_pair.apply_inv(safe.without(discount_t[:, None], q_t)),
+        q_t=_applied("apply_inv", tx_pair, safe.without(discount_t[:, None], q_t)),
         a_t=a_t,
         r_t=r_t,
         discount_t=discount_t,
@@ -232,7 +214,7 @@ def transformed_general_off_policy_returns_from_action_values(
         truncated_t=truncated_t,
         sample_mask=sample_mask,
     )
-    return tx_pair.apply(targets)
+    return _applied("apply", tx_pair, targets)
 
 
 @checked
@@ -263,15 +245,9 @@ def transformed_q_lambda(
 
     Args:
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
         q_t: Transformed values in the true next states, shape `[T, A]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
-        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `q_lambda`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
@@ -334,20 +310,8 @@ def transformed_retrace(
     Args:
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         q_t: The same in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
-        a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
-            used.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
-            shape `[T, A]`.
-        mu_t: Probabilities of `a_t` under the behaviour policy, in [0, 1], shape `[T]`.
-        lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
-        eps: Constant :math:`ε` in [0, inf) that avoids division by 0, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
-        truncated_t: True where truncated: bootstraps from `q_t`, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `retrace`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
@@ -409,16 +373,11 @@ def transformed_n_step_q_learning(
 
     Args:
         q_tm1: Transformed action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
-        a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         target_q_t: The same in the true next states (target network), shape `[T, A]`.
         a_t: Actions to bootstrap from, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
-        r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
-        n: Number of steps before bootstrapping, a Python integer in [1, inf).
-        stop_target_gradients: Whether to stop the gradient of the targets.
         tx_pair: Transform :math:`h` and its inverse, such as `SIGNED_HYPERBOLIC_PAIR`.
         truncated_t: True where truncated, shape `[T]`; or None.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        Other arguments: as `n_step_q_learning`.
 
     Returns:
         Errors :math:`e_0, …, e_{T-1}`, NaN for actions outside [0, A), shape `[T]`.
@@ -448,3 +407,9 @@ def transformed_n_step_q_learning(
         sample_mask=sample_mask,
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
+
+
+def _applied(method: str, tx_pair: TxPair, x: Array) -> Array:
+    """Return values transformed elementwise, by a pair that the user may have made."""
+    like = cast(Any, Float)[ArrayLike, ", ".join(map(str, x.shape))]
+    return checks.result(f"tx_pair.{method}(x)", getattr(tx_pair, method)(x), like)

@@ -9,7 +9,7 @@ from foreign import Tensor, TorchTensor, Variable
 
 import rlaxlib
 from rlaxlib import ArgumentError
-from rlaxlib._core import hints, signatures, specs
+from rlaxlib._core import binding, hints, signatures
 
 B, T, A = 3, 5, 2
 KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
@@ -504,6 +504,28 @@ MISTAKES = {
         ["`q.filled(...)`"],
         ["sample_mask"],
     ),
+    "a masked array as the mask": (
+        lambda: r.masked_mean(x(T), np.ma.masked_array(np.ones(T, bool))),
+        ["`mask.filled(...)`"],
+        ["getmaskarray"],
+    ),
+    "a masked array beside a mask": (
+        lambda: r.lambda_returns(
+            np.ma.masked_array(x(T)), x(T), x(T), sample_mask=np.ones(T, bool)
+        ),
+        ["`sample_mask=sample_mask & ~np.ma.getmaskarray(r_t)`"],
+        ["Convert"],
+    ),
+    "a key for a float": (
+        lambda: r.td_learning(jax.random.key(0), 1.0, 0.9, 1.0),
+        ["`v_tm1` is key<fry>[], must be a floating-point"],
+        ["Convert", "vmap"],
+    ),
+    "an array of records": (
+        lambda: r.huber_loss(np.zeros(2, [("a", "f4"), ("b", "f4")])),
+        ["`x` is"],
+        ["Convert"],
+    ),
     "long double": (
         lambda: r.lambda_returns(x(T).astype(np.longdouble), x(T), x(T)),
         ["Convert it: `r_t.astype(float)`"],
@@ -589,7 +611,10 @@ def takes_one_example(row):
     wanted = signatures.read(function).arrays
     names = row.inputs().keys()
     return names <= wanted.keys() and not any(
-        specs.is_many(axis) for n in names for axes in wanted[n].shapes for axis in axes
+        binding.is_many(axis)
+        for n in names
+        for axes in wanted[n].shapes
+        for axis in axes
     )
 
 

@@ -9,7 +9,7 @@ from foreign import Tensor
 
 import rlaxlib as r
 from rlaxlib import ArgumentError
-from rlaxlib._core import signatures, specs
+from rlaxlib._core import binding, signatures, specs
 
 DTYPES = {"Bool": bool, "Int": np.int32}
 MISREAD = {
@@ -44,7 +44,7 @@ def build(path, hint, at, bad):
     if spec and spec.is_tree:
         return {"w": bad if at.startswith(f"{path}[") else np.ones(1, np.float32)}
     if spec and spec.is_array:
-        shape = (1,) * sum(not specs.is_many(axis) for axis in spec.shapes[0])
+        shape = (1,) * sum(not binding.is_many(axis) for axis in spec.shapes[0])
         return KEY if spec.kind == "Key" else np.ones(shape, dtype_of(spec))
     if spec:
         return spec.options[0] if spec.options else False

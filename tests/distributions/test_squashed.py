@@ -78,14 +78,17 @@ def test_samples_follow_the_density(spec):
     assert stats.kstest(before, normal.cdf).pvalue > 1e-3
 
 
-def test_a_box_is_an_action_spec():
+def test_bounds_are_those_of_a_spec_or_a_box_or_two_keywords():
     low, high = np.float32([-2.0, 0.0]), np.float32([2.0, 1.0])
     box, spec = Box(low, high), Spec(low, high)
-    action = SQUASHED.sample(KEY, MU, SIGMA, box)
-    np.testing.assert_array_equal(action, SQUASHED.sample(KEY, MU, SIGMA, spec))
-    for density in (SQUASHED.prob, SQUASHED.logprob):
-        found = density(action, MU, SIGMA, box)
-        close(found, density(action, MU, SIGMA, spec))
+    words = {"minimum": low, "maximum": high}
+    action = SQUASHED.sample(KEY, MU, SIGMA, spec)
+    for density in (SQUASHED.sample, SQUASHED.prob, SQUASHED.log_prob):
+        x = KEY if density == SQUASHED.sample else action
+        expected = density(x, MU, SIGMA, spec)
+        np.testing.assert_array_equal(density(x, MU, SIGMA, box), expected)
+        np.testing.assert_array_equal(density(x, MU, SIGMA, **words), expected)
+        assert not np.array_equal(density(x, MU, SIGMA), expected)
 
 
 def test_action_spec_is_optional():

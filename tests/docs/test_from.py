@@ -47,11 +47,6 @@ COAX = """
     MonteCarlo NStep PrioritizedReplayBuffer SimpleReplayBuffer
 """
 
-SKYRL = """
-    gae grpo rloo reinforce++ maxrl regular dual_clip gspo cispo rollout_is clip_cov
-    kl_cov sapo cross_entropy importance_sampling dppo default_loss_fn max_rl
-"""
-
 
 def literals(page):
     """Return all texts between backticks."""
@@ -72,7 +67,6 @@ def test_names_prefixed_with_rlaxlib_exist():
     ("page", "names"),
     [
         *(("from/trfl.md", TRFL), ("from/coax.md", COAX), ("from/torchrl.md", TORCHRL)),
-        ("from/prime_rl.md", SKYRL),
     ],
 )
 def test_page_contains_all_names_of_the_other_library(page, names):

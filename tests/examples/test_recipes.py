@@ -132,6 +132,19 @@ def test_recipes_are_short_and_name_their_paper_and_the_source_of_numbers():
             assert re.search(r"Usual \(.+?\): |Source: .*Usual: ", docstring), node.name
 
 
+def test_recipes_name_the_source_that_they_are_compared_with():
+    docstrings = {node.name: ast.get_docstring(node) for node, _ in functions()}
+    for name, case in CASES.items():
+        docstring = " ".join(docstrings[name].split())
+        source = re.search(r"\S+@\w{7}", case.plain.__doc__ or "")
+        if source:
+            assert f"github.com/{source[0]}" in docstring, name
+        else:
+            assert "the same loss" not in docstring, name
+            assert case.factor == 1, name
+            assert case.cosine is None, name
+
+
 # --- What the recipes return that is not a loss. ---
 
 

@@ -98,12 +98,13 @@ def check(page, row):
     def ours(**inputs):
         return [eval(code, names | module.INPUTS | inputs) for code in codes]
 
+    parameters = inspect.signature(formula).parameters.values()
+    used = {each.name for each in parameters if each.default is each.empty}
+
     def theirs(**inputs):
-        used = inspect.signature(formula).parameters
         return formula(**{name: (module.INPUTS | inputs)[name] for name in used})
 
-    words = set(re.findall(r"\w+", " ".join(codes)))
-    trained = words & module.TRAINED & {*inspect.signature(formula).parameters}
+    trained = module.TRAINED & used & {*re.findall(r"\w+", " ".join(codes))}
     inputs = {name: module.INPUTS[name] for name in trained}
     with default_settings():
         found = outputs_and_gradients(ours, inputs)

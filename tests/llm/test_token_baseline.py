@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from experience import close
 
 import rlaxlib
@@ -81,3 +82,18 @@ def test_a_group_of_one_answer_has_no_baseline():
     pair = (np.repeat(x, 2, axis=0) for x in (returns, log_prob, np.full((1, 3), 0.5)))
     masked = rlaxlib.optimal_token_baseline(*pair, sample_mask=mask)
     np.testing.assert_array_equal(masked, np.zeros(3))
+
+
+@pytest.mark.parametrize("rest", [1e-5, 1e-4, 1e-3, 0.1])
+def test_baselines_of_almost_certain_tokens_are_within_the_returns(rest):
+    probs = np.array([[1 - rest], [1 - 2 * rest]])
+    squares = probs**2 + (1 - probs) ** 2
+    found = rlaxlib.optimal_token_baseline(
+        np.array([[1.0], [0.0]], np.float32),
+        np.log(probs).astype(np.float32),
+        squares.astype(np.float32),
+    )
+    # The terms of the weights, x² + x² and 4 x² + 4 x², are exact up to a factor of 2.
+    assert 1 / 9 - 1e-3 < found[0] < 1 / 3 + 1e-3
+    if rest > 0.01:
+        close(found, [0.2], rtol=1e-5)

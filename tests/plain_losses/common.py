@@ -300,6 +300,11 @@ def critics_loss(q, target):
     return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1)) / 2
 
 
+def squares(q, target):
+    """Return the sum of the mean squared errors of all critics, without ½."""
+    return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1))
+
+
 def draw(w, s, key=KEY):
     mu, sigma = mean_and_stddev(w, s)
     noise = jax.random.normal(key, mu.shape)

@@ -40,6 +40,7 @@ NEAR = STREAM._replace(logits_tm1=Q(Q_PARAMS[0], STREAM.s_tm1) + SHIFT)
 
 
 def plain_focops(p, t):
+    """ymzhang01/focops@fc92fce, focops_main.py."""
     adv, logits = ADV - 0.5 * COST_ADV, Q(p, NEAR.s_tm1)
     log_ratio = log_prob(logits, NEAR.a_tm1) - log_prob(NEAR.logits_tm1, NEAR.a_tm1)
     moved = divergence(logits, NEAR.logits_tm1)
@@ -48,6 +49,10 @@ def plain_focops(p, t):
 
 
 def plain_cup(p, t):
+    """PKU-Alignment/omnisafe@15603dd.
+
+    omnisafe/algorithms/on_policy/first_order/cup.py.
+    """
     factor = 0.5 * (1 - 0.99 * 0.95) / (1 - 0.99)
     kl = divergence(Q(p, STREAM.s_tm1), PPO_LOGITS)
     return jnp.mean(kl + factor * ratio(p) * COST_ADV)

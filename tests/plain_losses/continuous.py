@@ -36,19 +36,22 @@ from plain_losses.common import (
     pick,
     project,
     quantile,
+    squares,
     stop,
 )
 
 
 def plain_ddpg_critic(p, t):
+    """openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py."""
     target = one_step(
         DPG.critic(t.critic, ACTION.s_t, DPG.actor(t.actor, ACTION.s_t)), ACTION
     )
     q = DPG.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
-    return jnp.mean((stop(target) - q) ** 2 / 2)
+    return jnp.mean((stop(target) - q) ** 2)
 
 
 def plain_ddpg_actor(p, t):
+    """openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py."""
     a = DPG.actor(p.actor, ACTION.s_tm1)
     return -jnp.mean(DPG.critic(stop(p.critic), ACTION.s_tm1, a))
 
@@ -59,11 +62,12 @@ P_DQN = P_DQN._replace(actor=lambda w, s: s @ w)  # Beyond the bounds, too.
 
 
 def plain_p_dqn_critic(p, t):
+    """cycraig/MP-DQN@eec13eb, agents/pdqn.py."""
     b = HYBRID
     x_t = P_DQN.actor(t.actor, b.s_t)
     target = one_step(jnp.max(P_DQN.critic(t.critic, b.s_t, x_t), -1), b)
     q = pick(P_DQN.critic(p.critic, b.s_tm1, b.x_tm1), b.a_tm1)
-    return jnp.mean((stop(target) - q) ** 2 / 2)
+    return jnp.mean((stop(target) - q) ** 2)
 
 
 def plain_p_dqn_actor(p, t):
@@ -77,20 +81,23 @@ def plain_p_dqn_actor(p, t):
 
 
 def plain_td3_critic(p, t):
+    """sfujim/TD3@34770cc, TD3.py."""
     keys = jax.random.split(KEY, B)
     noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
     noise = jnp.clip(0.2 * noise, -0.5, 0.5)
     a_t = jnp.clip(TD3.actor(t.actor, ACTION.s_t) + noise, -1, 1)
     target = one_step(jnp.min(TD3.critic(t.critic, ACTION.s_t, a_t), -1), ACTION)
-    return critics_loss(TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1), target)
+    return squares(TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1), target)
 
 
 def plain_td3_actor(p, t):
+    """sfujim/TD3@34770cc, TD3.py."""
     a = TD3.actor(p.actor, ACTION.s_tm1)
     return -jnp.mean(TD3.critic(stop(p.critic), ACTION.s_tm1, a)[:, 0])
 
 
 def plain_d4pg_critic(p, t):
+    """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py."""
     b, atoms = ACTION, jnp.linspace(-150, 150, M)
     probs = jax.nn.softmax(D4PG.critic(t.critic, b.s_t, D4PG.actor(t.actor, b.s_t)))
     target = project(b.r_t, b.discount_t, probs, atoms)
@@ -99,12 +106,14 @@ def plain_d4pg_critic(p, t):
 
 
 def plain_d4pg_actor(p, t):
+    """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py."""
     a = D4PG.actor(p.actor, ACTION.s_tm1)
     probs = jax.nn.softmax(D4PG.critic(stop(p.critic), ACTION.s_tm1, a))
     return -jnp.mean(probs @ jnp.linspace(-150, 150, M))
 
 
 def plain_sac_critic(p, t, key=KEY, reduce=lambda q: jnp.min(q, -1)):
+    """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
     a_t, log_pi = draw(p.actor, ACTION.s_t, key)
     v_t = reduce(SAC.critic(t.critic, ACTION.s_t, a_t)) - 0.2 * log_pi
     q = SAC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
@@ -113,28 +122,46 @@ def plain_sac_critic(p, t, key=KEY, reduce=lambda q: jnp.min(q, -1)):
 
 def plain_redq_critic(p, t):
     # With a subset of all critics, which is no random choice.
-    return plain_sac_critic(p, t, jax.random.split(KEY)[1])
+    """watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py."""
+    return 2 * plain_sac_critic(p, t, jax.random.split(KEY)[1])
 
 
-def plain_sac_actor(p, t, net=SAC, reduce=lambda q: jnp.min(q, axis=-1)):
+def soft_value(p, net, reduce):
     a, log_pi = draw(p.actor, ACTION.s_tm1)
-    q = reduce(net.critic(stop(p.critic), ACTION.s_tm1, a))
-    return jnp.mean(0.2 * log_pi - q)
+    return jnp.mean(0.2 * log_pi - reduce(net.critic(stop(p.critic), ACTION.s_tm1, a)))
+
+
+def plain_sac_actor(p, t):
+    """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
+    return soft_value(p, SAC, lambda q: jnp.mean(q, axis=-1))
+
+
+def plain_redq_actor(p, t):
+    """watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py."""
+    return soft_value(p, SAC, lambda q: jnp.mean(q, axis=-1))
+
+
+def plain_tqc_actor(p, t):
+    """SamsungLabs/tqc_pytorch@65114eb, tqc/trainer.py."""
+    return soft_value(p, TQC, lambda q: jnp.mean(q, axis=(1, 2)))
 
 
 def plain_sac_temperature(p, t):
+    """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
     _, log_pi = draw(t.actor, ACTION.s_tm1)
     return jnp.mean(-jnp.exp(p) * stop(log_pi + -2.0))
 
 
 def plain_tqc_critic(p, t):
+    """SamsungLabs/tqc_pytorch@65114eb, tqc/functions.py and tqc/trainer.py."""
     a_t, log_pi = draw(p.actor, ACTION.s_t)
     z = jnp.sort(TQC.critic(t.critic, ACTION.s_t, a_t).reshape(B, -1))[:, : 3 * (M - 2)]
     z = z - 0.2 * log_pi[:, None]
     y = ACTION.r_t[:, None] + ACTION.discount_t[:, None] * z
     x = TQC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
     tau = (jnp.arange(M) + 0.5) / M
-    return sum(quantile(x[:, i], tau, y) for i in range(3)) / 3
+    # `quantile` is a sum over the quantiles.
+    return sum(quantile(x[:, i], tau, y) / M for i in range(3)) / 3
 
 
 def log_normal(a, mean, stddev):
@@ -169,7 +196,11 @@ def plain_mpo(p, t):
 
 CASES = {
     "ddpg_critic": Case(
-        of(recipes.ddpg_critic, DPG, ACTION), plain_ddpg_critic, DPG_PARAMS, "actor"
+        of(recipes.ddpg_critic, DPG, ACTION),
+        plain_ddpg_critic,
+        DPG_PARAMS,
+        "actor",
+        factor=0.5,
     ),
     "ddpg_actor": Case(
         of(recipes.ddpg_actor, DPG, ACTION),
@@ -183,6 +214,7 @@ CASES = {
         plain_p_dqn_critic,
         P_DQN_PARAMS,
         "actor",
+        factor=0.5,
     ),
     "p_dqn_actor": Case(
         of(recipes.p_dqn_actor, P_DQN, HYBRID),
@@ -192,7 +224,11 @@ CASES = {
         meaningless=True,
     ),
     "td3_critic": Case(
-        of(recipes.td3_critic, TD3, ACTION, KEY), plain_td3_critic, TD3_PARAMS, "actor"
+        of(recipes.td3_critic, TD3, ACTION, KEY),
+        plain_td3_critic,
+        TD3_PARAMS,
+        "actor",
+        factor=0.5,
     ),
     "td3_actor": Case(
         of(recipes.td3_actor, TD3, ACTION), plain_td3_actor, TD3_PARAMS, "critic"
@@ -218,6 +254,7 @@ CASES = {
         plain_sac_actor,
         SAC_PARAMS,
         "critic",
+        cosine=0.99,
     ),
     "sac_temperature": Case(
         of(recipes.sac_temperature, SAC, ACTION, KEY, -2.0),
@@ -229,10 +266,11 @@ CASES = {
         plain_redq_critic,
         SAC_PARAMS,
         "actor",
+        factor=0.5,
     ),
     "redq_actor": Case(
         of(recipes.redq_actor, SAC, ACTION, KEY, 0.2),
-        lambda p, t: plain_sac_actor(p, t, SAC, lambda q: jnp.mean(q, -1)),
+        plain_redq_actor,
         SAC_PARAMS,
         "critic",
     ),
@@ -241,10 +279,11 @@ CASES = {
         plain_tqc_critic,
         TQC_PARAMS,
         "actor",
+        factor=M,
     ),
     "tqc_actor": Case(
         of(recipes.tqc_actor, TQC, ACTION, KEY, 0.2),
-        lambda p, t: plain_sac_actor(p, t, TQC, lambda q: jnp.mean(q, (1, 2))),
+        plain_tqc_actor,
         TQC_PARAMS,
         "critic",
     ),

@@ -89,6 +89,7 @@ def plain_ngu(p, t):
 
 
 def plain_icm(p, t):
+    """pathak22/noreward-rl@3e220c2, src/model.py."""
     x_tm1, x_t = features(p, ONE.s_tm1), features(p, ONE.s_t)
     error = forward(p, x_tm1, ONE.a_tm1) - stop(x_t)
     inverse_loss = -log_prob(inverse(p, x_tm1, x_t), ONE.a_tm1)

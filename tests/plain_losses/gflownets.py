@@ -40,10 +40,13 @@ def steps(p):
 
 
 def plain_trajectory_balance(p, t):
-    return jnp.mean((t + jnp.sum(steps(p), axis=1) - OBJECTS.log_reward) ** 2)
+    """GFNOrg/torchgfn@f39bfc9, src/gfn/gflownet/trajectory_balance.py."""
+    scores = jnp.sum(steps(p["w"]), axis=1) - OBJECTS.log_reward
+    return jnp.mean((scores + p["z"]) ** 2)
 
 
 def plain_sub_trajectory_balance(p, t):
+    """GFNOrg/torchgfn@f39bfc9, src/gfn/gflownet/sub_trajectory_balance.py."""
     flows = jnp.split(NET.flow(p, OBJECTS.s_tm1), T, axis=1)
     flows = [*(x[:, 0] for x in flows), OBJECTS.log_reward]
     above, below, ratio = 0.0, 0.0, steps(p)
@@ -57,7 +60,7 @@ def plain_sub_trajectory_balance(p, t):
 CASES = {
     "trajectory_balance": Case(
         lambda p, t: recipes.trajectory_balance(p["w"], p["z"], NET, OBJECTS),
-        lambda p, t: plain_trajectory_balance(p["w"], p["z"]),
+        plain_trajectory_balance,
         ({"w": W, "z": jnp.float32(0.3)}, None),
     ),
     "sub_trajectory_balance": Case(

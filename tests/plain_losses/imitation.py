@@ -61,6 +61,7 @@ def two_classes(expert_logit, policy_logit):
 
 
 def plain_gail(p, t):
+    """google-research/google-research@0c1bbe5, dac/gail.py."""
     u = jax.random.uniform(KEY, (B, 1))
     s = u * EXPERT.s_tm1 + (1 - u) * ACTION.s_tm1
     a = u * EXPERT.a_tm1 + (1 - u) * ACTION.a_tm1

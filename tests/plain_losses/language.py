@@ -78,17 +78,20 @@ GROUPS = of_groups(ANSWERS.rewards, std=True)
 
 
 def plain_grpo(p, t):
+    """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py."""
     l = log_pi(p) - ANSWERS.ref_log_prob
     kl = jnp.exp(-l) - 1 + l
     return mean_of_answers(clip(ratios(p), GROUPS, 0.2, 0.2) + 0.04 * kl)
 
 
 def plain_dr_grpo(p, t):
+    """sail-sg/understand-r1-zero@dfca49d, train_zero_math.py."""
     loss = clip(ratios(p), of_groups(ANSWERS.rewards), 0.2, 0.2)
     return jnp.sum(total(loss)) / (PROMPTS * G * 100)
 
 
 def plain_dapo(p, t):
+    """verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py."""
     penalty = jnp.clip((2 - LAST) / 2, -1, 0)
     rewards = ANSWERS.rewards + penalty.reshape(PROMPTS, G)
     return mean_of_tokens(clip(ratios(p), of_groups(rewards, std=True), 0.2, 0.28))
@@ -100,6 +103,7 @@ def shaped(coefficient):
 
 
 def plain_rloo(p, t):
+    """huggingface/trl@f2cd577, trl/trainer/rloo_trainer.py."""
     rewards = shaped(0.03)
     others = (jnp.sum(rewards, axis=1, keepdims=True) - rewards) / (G - 1)
     return jnp.mean(total(-of_groups(rewards, others) * log_pi(p)))
@@ -127,21 +131,25 @@ def plain_reinforce_plus_plus(p, t):
 
 
 def plain_gspo(p, t):
+    """verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py."""
     ratio = jnp.exp(total(jnp.log(ratios(p))) / LAST)[:, None]
     return mean_of_answers(clip(ratio, GROUPS, 3e-4, 4e-4))
 
 
 def plain_cispo(p, t):
+    """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py."""
     weights = stop(jnp.clip(ratios(p), 0, 5))
     return mean_of_tokens(-weights * GROUPS * log_pi(p))
 
 
 def plain_sapo(p, t):
+    """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py."""
     tau = jnp.where(GROUPS > 0, 1, 1.05)
     return mean_of_answers(-4 / tau * jax.nn.sigmoid(tau * (ratios(p) - 1)) * GROUPS)
 
 
 def plain_gmpo(p, t):
+    """callsys/GMPO@205b2bf, train_zero_math_gmpo.py."""
     l = jnp.log(ratios(p))
     l = jnp.where(GROUPS >= 0, jnp.minimum(l, 0.4), jnp.maximum(l, -0.4))
     return -jnp.mean(GROUPS[:, 0] * jnp.exp(total(l) / LAST))
@@ -174,6 +182,7 @@ def margin(p):
 
 
 def plain_dpo(p, t):
+    """eric-mitchell/direct-preference-optimization@f8b8c0f, trainers.py."""
     return -jnp.mean(jnp.log(jax.nn.sigmoid(0.1 * margin(p))))
 
 
@@ -186,6 +195,7 @@ def means(p):
 
 
 def plain_simpo(p, t):
+    """princeton-nlp/SimPO@1b3e8f3, scripts/simpo_trainer.py."""
     chosen, rejected = means(p)
     return -jnp.mean(jnp.log(jax.nn.sigmoid(2 * (chosen - rejected) - 1)))
 
@@ -198,6 +208,7 @@ def plain_orpo(p, t):
 
 
 def plain_kto(p, t):
+    """ContextualAI/HALOs@4831988, train/trainers.py."""
     r, others = (
         total(log_pi(p, x) - x.ref_log_prob) for x in (ANSWERS, ANSWERS.mismatched)
     )

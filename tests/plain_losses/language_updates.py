@@ -34,6 +34,7 @@ SAMPLED = ANSWERS._replace(
 
 
 def plain_dppo(p, t):
+    """verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py."""
     pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
     leaves = jnp.where(GROUPS > 0, pi - mu > 0.1, mu - pi > 0.1)
     weight = stop(jnp.where(leaves, 0, jnp.minimum(ratios(p), 3)))
@@ -41,6 +42,7 @@ def plain_dppo(p, t):
 
 
 def plain_max_rl(p, t):
+    """tajwarfahim/maxrl@c0698eb, verl/trainer/ppo/core_algos.py."""
     mean = jnp.mean(BINARY.rewards, axis=1, keepdims=True)
     adv = (BINARY.rewards - mean) / mean
     return mean_of_tokens(-adv.reshape(-1, 1) * log_pi(p))

@@ -21,7 +21,6 @@ from plain_losses.common import (
     actor_critic,
     backward,
     both,
-    critics_loss,
     draw,
     huber,
     log_prob,
@@ -31,6 +30,7 @@ from plain_losses.common import (
     one_step,
     pick,
     policy_and_q,
+    squares,
     stop,
 )
 
@@ -63,36 +63,45 @@ def weighted(weights, p):
 
 
 def plain_iql_value(p, t):
+    """ikostrikov/implicit_q_learning@09d7002, critic.py."""
     u = min_q(t, S, A_TM1) - value(p)
     return jnp.mean(jnp.where(u > 0, 0.7, 0.3) * u**2)
 
 
 def plain_iql_critic(p, t):
+    """ikostrikov/implicit_q_learning@09d7002, critic.py."""
     target = one_step(NET.value(p.value, DATA.s_t), DATA)
-    return critics_loss(NET.critic(p.critic, S, A_TM1), target)
+    return squares(NET.critic(p.critic, S, A_TM1), target)
 
 
 def plain_iql_actor(p, t):
+    """ikostrikov/implicit_q_learning@09d7002, actor.py."""
     adv = min_q(t, S, A_TM1) - value(p)
     return weighted(jnp.minimum(jnp.exp(3 * adv), 100), p)
 
 
 def plain_xql_value(p, t):
-    z = (min_q(t, S, A_TM1) - value(p)) / 2
-    return jnp.mean(jnp.exp(z) - z - 1)
+    """Div99/XQL@dff09af, offline/critic.py."""
+    z = jnp.minimum((min_q(t, S, A_TM1) - value(p)) / 2, 7)
+    largest = stop(jnp.maximum(jnp.max(z), -1))
+    scaled = jnp.exp(z - largest) - z * jnp.exp(-largest) - jnp.exp(-largest)
+    return jnp.mean(scaled)
 
 
 def plain_sql_value(p, t):
+    """ryanxhr/IVR@58edd26, critic.py: update_v, "SQL", with alpha 1."""
     v = value(p)
-    w = 1 + (min_q(t, S, A_TM1) - v)
-    return jnp.mean(jnp.maximum(w, 0) ** 2 + 2 * v)
+    w = (min_q(t, S, A_TM1) - v) / 2 + 1
+    return jnp.mean(jnp.where(w > 0, w**2, 0) + v)
 
 
 def plain_sql_actor(p, t):
-    return weighted(jnp.maximum(1 + min_q(t, S, A_TM1) - value(p), 0), p)
+    """ryanxhr/IVR@58edd26, actor.py: update_actor, "SQL"."""
+    return weighted(jnp.clip(min_q(t, S, A_TM1) - value(p), 0, 100), p)
 
 
 def plain_awr(p, t):
+    """xbpeng/awr@831442f, learning/awr_agent.py."""
     b, (v_tm1, v_t) = DATA_STREAM, both(NET.value, p.value)
     adv = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v_tm1
     standard = (adv - jnp.mean(adv)) / jnp.std(adv)
@@ -102,18 +111,24 @@ def plain_awr(p, t):
 
 
 def plain_awac_critic(p, t):
+    """rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py."""
     a_t, _ = draw(p.actor, DATA.s_t)
     target = one_step(min_q(t, DATA.s_t, a_t), DATA)
-    return critics_loss(NET.critic(p.critic, S, A_TM1), target)
+    return squares(NET.critic(p.critic, S, A_TM1), target)
 
 
 def plain_awac_actor(p, t):
+    """rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py.
+
+    A softmax over the batch, times its size: another length, the same direction.
+    """
     a, _ = draw(p.actor, S)
     adv = min_q(p, S, A_TM1) - min_q(p, S, a)
-    return weighted(jnp.exp(adv), p)
+    return weighted(B * jax.nn.softmax(adv), p)
 
 
 def plain_crr_actor(p, t):
+    """google-deepmind/acme@770bc75, acme/agents/jax/crr/losses.py."""
     samples = [draw(p.actor, S, key)[0] for key in jax.random.split(KEY, 4)]
     baseline = sum(min_q(p, S, a) for a in samples) / 4
     return weighted(jnp.exp(min_q(p, S, A_TM1) - baseline), p)
@@ -132,15 +147,17 @@ def gap(p, key, bound=-jnp.inf):
     return jnp.mean(jnp.sum(gaps, axis=-1))
 
 
-def plain_cql_critic(p, t, bound=-jnp.inf, weight=2.5):
+def plain_cql_critic(p, t, bound=-jnp.inf, weight=5.0):
+    """aviralkumar2907/CQL@d67dbe9, d4rl/rlkit/torch/sac/cql.py."""
     td_key, key = jax.random.split(KEY)
     a_t, _ = draw(p.actor, DATA.s_t, td_key)
     target = one_step(min_q(t, DATA.s_t, a_t), DATA)
-    td_loss = critics_loss(NET.critic(p.critic, S, A_TM1), target)
+    td_loss = squares(NET.critic(p.critic, S, A_TM1), target)
     return td_loss + weight * gap(p, key, bound)
 
 
 def plain_cal_ql_critic(p, t):
+    """nakamotoo/Cal-QL@ac6eafe, JaxCQL/conservative_sac.py."""
     return plain_cql_critic(p, t, DATA.returns)
 
 
@@ -158,16 +175,17 @@ def plain_discrete_cql(p, t):
 
 
 def plain_edac_critic(p, t):
+    """snu-mllab/EDAC@198d570, lifelong_rl/trainers/q_learning/sac.py."""
     a_t, log_pi = draw(p.actor, DATA.s_t)
     target = one_step(min_q(t, DATA.s_t, a_t) - 0.2 * log_pi, DATA)
-    loss = critics_loss(NET.critic(p.critic, S, A_TM1), target)
+    loss = squares(NET.critic(p.critic, S, A_TM1), target)
     g = [
         jax.jacfwd(lambda a, i=i: NET.critic(p.critic, S, a)[:, i].sum())(A_TM1)
         for i in range(3)
     ]
     u = [x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in g]
     pairs = sum(jnp.sum(u[i] * u[j], -1) for i in range(3) for j in range(3) if i != j)
-    return loss + jnp.mean(pairs) / 2
+    return loss + 2 * jnp.mean(pairs) / 2
 
 
 def distance(x, y):
@@ -175,28 +193,33 @@ def distance(x, y):
 
 
 def plain_td3_bc_actor(p, t):
+    """sfujim/TD3_BC@8791ad7, TD3_BC.py."""
     a = TD3.actor(p.actor, S)
     q = TD3.critic(stop(p.critic), S, a)[:, 0]
-    return jnp.mean(-2.5 * D / stop(jnp.mean(jnp.abs(q))) * q + distance(a, A_TM1))
+    weight = 2.5 / stop(jnp.mean(jnp.abs(q)))
+    return -weight * jnp.mean(q) + jnp.mean((a - A_TM1) ** 2)
 
 
 def plain_rebrac_critic(p, t):
+    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py."""
     keys = jax.random.split(KEY, B)
     noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
     noise = jnp.clip(0.2 * noise, -0.5, 0.5)
     a_t = jnp.clip(TD3.actor(t.actor, DATA.s_t) + noise, -1, 1)
     v_t = jnp.min(TD3.critic(t.critic, DATA.s_t, a_t), -1)
     target = one_step(v_t - 0.01 * distance(a_t, DATA.a_t), DATA)
-    return critics_loss(TD3.critic(p.critic, S, A_TM1), target)
+    return squares(TD3.critic(p.critic, S, A_TM1), target)
 
 
 def plain_rebrac_actor(p, t):
+    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py."""
     a = TD3.actor(p.actor, S)
     q = jnp.min(TD3.critic(stop(p.critic), S, a), -1)
     return jnp.mean(-q / stop(jnp.mean(jnp.abs(q))) + 0.01 * distance(a, A_TM1))
 
 
 def plain_discrete_bcq(p, t):
+    """sfujim/BCQ@4876f7e, discrete_BCQ/discrete_BCQ.py."""
     q, logits = policy_and_q(p, ONE.s_tm1)
     selector, logits_t = policy_and_q(p, ONE.s_t)
     mu = jax.nn.softmax(logits_t)
@@ -220,6 +243,8 @@ def plain_decision_transformer(p, t):
     return -jnp.mean(log_prob(transformer(p, returns, b.s_tm1, None), b.a_tm1))
 
 
+# Values below those of the critics, so that some actions have a weight.
+OPTIMISTIC = tuple(x._replace(value=-x.value) for x in NET_PARAMS)
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
 CASES = {
     "decision_transformer": Case(
@@ -231,26 +256,38 @@ CASES = {
         of(recipes.iql_value, NET, DATA), plain_iql_value, NET_PARAMS, VALUE
     ),
     "iql_critic": Case(
-        of(recipes.iql_critic, NET, DATA), plain_iql_critic, NET_PARAMS, CRITIC
+        of(recipes.iql_critic, NET, DATA),
+        plain_iql_critic,
+        NET_PARAMS,
+        CRITIC,
+        factor=0.5,
     ),
     "iql_actor": Case(
         of(recipes.iql_actor, NET, DATA), plain_iql_actor, NET_PARAMS, ACTOR
     ),
     "xql_value": Case(
-        of(recipes.xql_value, NET, DATA), plain_xql_value, NET_PARAMS, VALUE
+        of(recipes.xql_value, NET, DATA), plain_xql_value, NET_PARAMS, VALUE, cosine=1.0
     ),
     "sql_value": Case(
         of(recipes.sql_value, NET, DATA), plain_sql_value, NET_PARAMS, VALUE
     ),
     "sql_actor": Case(
-        of(recipes.sql_actor, NET, DATA), plain_sql_actor, NET_PARAMS, ACTOR
+        of(recipes.sql_actor, NET, DATA), plain_sql_actor, OPTIMISTIC, ACTOR
     ),
     "awr": Case(of(recipes.awr, NET, DATA_STREAM), plain_awr, NET_PARAMS, "critic"),
     "awac_critic": Case(
-        of(recipes.awac_critic, NET, DATA, KEY), plain_awac_critic, NET_PARAMS, CRITIC
+        of(recipes.awac_critic, NET, DATA, KEY),
+        plain_awac_critic,
+        NET_PARAMS,
+        CRITIC,
+        factor=0.5,
     ),
     "awac_actor": Case(
-        of(recipes.awac_actor, NET, DATA, KEY), plain_awac_actor, NET_PARAMS, ACTOR
+        of(recipes.awac_actor, NET, DATA, KEY),
+        plain_awac_actor,
+        NET_PARAMS,
+        ACTOR,
+        cosine=1.0,
     ),
     "crr_actor": Case(
         of(recipes.crr_actor, NET, DATA, KEY), plain_crr_actor, NET_PARAMS, ACTOR
@@ -260,6 +297,7 @@ CASES = {
         plain_cql_critic,
         NET_PARAMS,
         CRITIC,
+        factor=0.5,
     ),
     "cql_temperature": Case(
         of(recipes.cql_temperature, NET, DATA, KEY, num_samples=2),
@@ -271,6 +309,7 @@ CASES = {
         plain_cal_ql_critic,
         NET_PARAMS,
         CRITIC,
+        factor=0.5,
     ),
     "discrete_cql": Case(
         of(recipes.discrete_cql, Q, ONE), plain_discrete_cql, Q_PARAMS
@@ -280,15 +319,21 @@ CASES = {
         plain_edac_critic,
         NET_PARAMS,
         CRITIC,
+        factor=0.5,
     ),
     "td3_bc_actor": Case(
-        of(recipes.td3_bc_actor, TD3, DATA), plain_td3_bc_actor, TD3_PARAMS, "critic"
+        of(recipes.td3_bc_actor, TD3, DATA),
+        plain_td3_bc_actor,
+        TD3_PARAMS,
+        "critic",
+        factor=D,
     ),
     "rebrac_critic": Case(
         of(recipes.rebrac_critic, TD3, DATA, KEY),
         plain_rebrac_critic,
         TD3_PARAMS,
         "actor",
+        factor=0.5,
     ),
     "rebrac_actor": Case(
         of(recipes.rebrac_actor, TD3, DATA), plain_rebrac_actor, TD3_PARAMS, "critic"

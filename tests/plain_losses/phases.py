@@ -46,6 +46,7 @@ ACTIONS = ACTIONS._replace(old_log_prob=OLD + 0.1 * normal(B, T))
 
 
 def plain_ppg_auxiliary(p, t):
+    """openai/phasic-policy-gradient@7295473, phasic_policy_gradient/ppg.py."""
     logits, v = policy_and_value(p, STREAM.s_tm1)
     log_p, log_q = map(jax.nn.log_softmax, (STREAM.logits_tm1, logits))
     kl = jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)

@@ -25,7 +25,6 @@ from plain_losses.common import (
     T,
     backward,
     both,
-    critics_loss,
     cross_entropy,
     kl_terms,
     linear,
@@ -39,6 +38,7 @@ from plain_losses.common import (
     policy_and_value,
     rescale,
     retrace,
+    squares,
     stop,
     two_hot,
 )
@@ -51,6 +51,7 @@ def plain_reinforce(p, t):
 
 
 def plain_a2c(p, t):
+    """openai/baselines@ea25b9e, baselines/a2c/a2c.py."""
     b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
     errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v_tm1
     loss = -stop(errors) * log_prob(logits, b.a_tm1) + errors**2 / 2
@@ -58,6 +59,7 @@ def plain_a2c(p, t):
 
 
 def plain_impala(p, t):
+    """google-deepmind/scalable_agent@6c0c8a7, experiment.py and vtrace.py."""
     b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
     log_pi = log_prob(logits, b.a_tm1)
     rho = jnp.minimum(1, jnp.exp(log_pi - log_prob(b.logits_tm1, b.a_tm1)))
@@ -70,8 +72,8 @@ def plain_impala(p, t):
         errors.append(last)
     errors, advantages = (stop(jnp.stack(x[::-1], 1)) for x in (errors, advantages))
     value_loss = (errors + stop(v_tm1) - v_tm1) ** 2 / 2
-    loss = jnp.mean(-advantages * log_pi + 0.5 * value_loss)
-    return loss - 0.01 * mean_entropy(logits)
+    loss = jnp.sum(-advantages * log_pi + 0.5 * value_loss)
+    return loss - 0.01 * mean_entropy(logits) * B * T
 
 
 def plain_acer(p, t, c=1.5, delta=5.0):
@@ -138,6 +140,10 @@ def surrogate(ratio, adv):
 
 
 def plain_ppo(p, t):
+    """openai/baselines@ea25b9e.
+
+    baselines/ppo2/model.py and baselines/ppo2/runner.py.
+    """
     b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
     old_v = b.v_tm1
     ratio = ratios(logits)
@@ -147,20 +153,27 @@ def plain_ppo(p, t):
     return loss - 0.01 * mean_entropy(logits)
 
 
+def clipped_values(v, target):
+    near = STREAM.v_tm1 + jnp.clip(v - STREAM.v_tm1, -0.2, 0.2)
+    return 0.5 * jnp.maximum((v - target) ** 2, (near - target) ** 2)
+
+
 def plain_spo(p, t):
+    """MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py."""
     (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
     ratio = ratios(logits)
     policy_loss = -(ratio * adv - jnp.abs(adv) / 0.4 * (ratio - 1) ** 2)
-    loss = jnp.mean(policy_loss + 0.5 * (v - target) ** 2 / 2)
+    loss = jnp.mean(policy_loss + 0.5 * clipped_values(v, target))
     return loss - 0.01 * mean_entropy(logits)
 
 
 def plain_discovered(p, t):
+    """luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py."""
     (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
     ratio = ratios(logits)
     x, y = (ratio - 1) * adv, jnp.log(ratio) * adv
     drift = jnp.where(adv >= 0, x - 2 * jnp.tanh(x / 2), y - 0.6 * jnp.tanh(y / 0.6))
-    loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * (v - target) ** 2 / 2
+    loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * clipped_values(v, target)
     return jnp.mean(loss)
 
 
@@ -193,6 +206,7 @@ def plain_ppo_penalty(p, t):
 
 
 def plain_decoupled_ppo(p, t):
+    """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py."""
     b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
     log_pi = log_prob(logits, b.a_tm1)
     proximal = stop(log_prob(policy_and_value(t, b.s_tm1)[0], b.a_tm1))
@@ -202,6 +216,7 @@ def plain_decoupled_ppo(p, t):
 
 
 def plain_categorical_mpo(p, t):
+    """google-deepmind/acme@770bc75, acme/agents/jax/mpo/categorical_mpo.py."""
     eta, alpha = jax.nn.softplus(p.duals)
     s = STREAM.s_tm1
     log_pi = jax.nn.log_softmax(Q(p.actor, s))
@@ -257,6 +272,7 @@ def model(w, s, a):
 
 
 def plain_gumbel_muzero(p, t):
+    """google-deepmind/mctx@b53073f, mctx/_src/qtransforms.py."""
     b, (logits, v_logits, r_logits) = SEARCH, model(p, SEARCH.s, SEARCH.a_tm1)
     prior, visited = jax.nn.softmax(b.logits), b.visits > 0
     mass = jnp.sum(prior * visited, axis=-1)
@@ -280,20 +296,32 @@ def plain_gumbel_muzero(p, t):
 
 
 def plain_discrete_sac_critic(p, t):
+    """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
+
+    agents/actor_critic_agents/SAC_Discrete.py.
+    """
     log_pi = jax.nn.log_softmax(Q(p.actor, ONE.s_t))
     q = jnp.min(DISCRETE.critic(t.critic, ONE.s_t), axis=-2)
     v_t = jnp.sum(jnp.exp(log_pi) * (q - 0.2 * log_pi), axis=-1)
     q_tm1 = DISCRETE.critic(p.critic, ONE.s_tm1)[jnp.arange(B), :, ONE.a_tm1]
-    return critics_loss(q_tm1, one_step(v_t))
+    return squares(q_tm1, one_step(v_t))
 
 
 def plain_discrete_sac_actor(p, t):
+    """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
+
+    agents/actor_critic_agents/SAC_Discrete.py.
+    """
     log_pi = jax.nn.log_softmax(Q(p.actor, ONE.s_tm1))
     q = jnp.min(DISCRETE.critic(stop(p.critic), ONE.s_tm1), axis=-2)
     return jnp.mean(jnp.sum(jnp.exp(log_pi) * (0.2 * log_pi - q), axis=-1))
 
 
 def plain_discrete_sac_temperature(p, t):
+    """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
+
+    agents/actor_critic_agents/SAC_Discrete.py.
+    """
     entropy = mean_entropy(Q(t.actor, ONE.s_tm1))
     return jnp.exp(p) * stop(entropy - 0.5)
 
@@ -306,7 +334,10 @@ CASES = {
     "reinforce": Case(of(recipes.reinforce, Q, STREAM), plain_reinforce, Q_PARAMS),
     "a2c": Case(of(recipes.a2c, policy_and_value, STREAM), plain_a2c, PAIR_PARAMS),
     "impala": Case(
-        of(recipes.impala, policy_and_value, STREAM), plain_impala, PAIR_PARAMS
+        of(recipes.impala, policy_and_value, STREAM),
+        plain_impala,
+        PAIR_PARAMS,
+        factor=1 / (B * T),
     ),
     "acer": Case(
         of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=5.0),
@@ -356,6 +387,7 @@ CASES = {
         plain_discrete_sac_critic,
         DISCRETE_PARAMS,
         "actor",
+        factor=0.5,
     ),
     "discrete_sac_actor": Case(
         of(recipes.discrete_sac_actor, DISCRETE, ONE, 0.2),

@@ -44,11 +44,13 @@ from plain_losses.common import (
 
 
 def plain_dqn(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/dqn/agent.py."""
     target = one_step(jnp.max(Q(t, ONE.s_t), -1))
     return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
 
 
 def plain_double_dqn(p, t, q=Q):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/double_q/agent.py."""
     best = jnp.argmax(q(p, ONE.s_t), -1)
     target = one_step(pick(q(t, ONE.s_t), best))
     return jnp.mean(huber(stop(target) - pick(q(p, ONE.s_tm1), ONE.a_tm1)))
@@ -59,7 +61,13 @@ def duelling(w, s):
     return v[..., None] + advantages - jnp.mean(advantages, -1, keepdims=True)
 
 
+def plain_duelling_dqn(p, t):
+    """openai/baselines@ea25b9e, baselines/deepq/build_graph.py."""
+    return plain_double_dqn(p, t, duelling)
+
+
 def plain_c51(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/c51/agent.py."""
     atoms = jnp.linspace(-10, 10, M)
     rows = jnp.arange(B)
     probs = jax.nn.softmax(ATOMS(t, ONE.s_t))
@@ -80,6 +88,7 @@ def window(n=3):
 
 
 def plain_rainbow(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/rainbow/agent.py."""
     atoms, rows = jnp.linspace(-10, 10, M), jnp.arange(B)
     s_tm1, a_tm1, r, d, s_t = window()
     best = jnp.argmax(jax.nn.softmax(ATOMS(p, s_t)) @ atoms, -1)
@@ -94,6 +103,7 @@ def weights(exponent, b=STREAM):
 
 
 def plain_qr_dqn(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/qrdqn/agent.py."""
     rows, q_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
     best = jnp.argmax(jnp.mean(q_t, axis=1), -1)
     y = ONE.r_t[:, None] + ONE.discount_t[:, None] * q_t[rows, :, best]
@@ -102,6 +112,7 @@ def plain_qr_dqn(p, t):
 
 
 def plain_iqn(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/iqn/agent.py."""
     keys, rows = jax.random.split(KEY, 3), jnp.arange(B)
     tau, tau_t, tau_policy = (
         jax.random.uniform(k, (B, n)) for k, n in zip(keys, (6, 6, 4), strict=True)
@@ -132,6 +143,7 @@ def plain_fqf_fractions(p, t):
 
 
 def plain_munchausen(p, t):
+    """google-research/google-research@0c1bbe5, munchausen_rl/agents/m_dqn.py."""
     tau, q_t = 0.03, Q(t, ONE.s_t)
     log_pi = log_prob(Q(t, ONE.s_tm1) / tau, ONE.a_tm1)
     soft = tau * jax.nn.logsumexp(q_t / tau, axis=-1)
@@ -140,12 +152,13 @@ def plain_munchausen(p, t):
 
 
 def plain_r2d2(p, t):
+    """google-deepmind/acme@770bc75, acme/agents/jax/r2d2/learning.py: loss."""
     b = SEQUENCE
     q, target_q = (Q(w, b.s + b.state[:, None]) for w in (p, t))
     v_t = undo(pick(target_q, jnp.argmax(q, -1))[:, 1:])
     target = rescale(n_step(b.r_t, b.discount_t, v_t, 2))
     errors = (stop(target) - pick(q[:, :-1], b.a_tm1))[:, 2:]
-    return jnp.mean(weights(0.6, b)[:, None] * errors**2 / 2)
+    return jnp.mean(weights(0.6, b) * jnp.sum(0.5 * errors**2, axis=1))
 
 
 def plain_ape_x(p, t):
@@ -234,7 +247,7 @@ CASES = {
     "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
     "duelling_dqn": Case(
         of(recipes.duelling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
-        lambda p, t: plain_double_dqn(p, t, duelling),
+        plain_duelling_dqn,
         PAIR_PARAMS,
     ),
     "c51": Case(of(recipes.c51, ATOMS, ONE), plain_c51, ATOMS_PARAMS),
@@ -252,7 +265,13 @@ CASES = {
     "munchausen_dqn": Case(
         of(recipes.munchausen_dqn, Q, ONE), plain_munchausen, Q_PARAMS
     ),
-    "r2d2": Case(of(recipes.r2d2, recurrent, SEQUENCE, 2, 2), plain_r2d2, Q_PARAMS),
+    # Two of five steps are the burn-in.
+    "r2d2": Case(
+        of(recipes.r2d2, recurrent, SEQUENCE, 2, 2),
+        plain_r2d2,
+        Q_PARAMS,
+        factor=1 / 3,
+    ),
     "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS, factor=0.5),
     "pqn": Case(of(recipes.pqn, Q, STREAM, PQN_TARGETS), plain_pqn, Q_PARAMS),
 }

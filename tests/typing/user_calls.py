@@ -84,7 +84,8 @@ chosen: Array = normal.sample(key, logits)
 density: Array = normal.log_prob(chosen, logits)
 bounded: Array = rlaxlib.squashed_gaussian().sample(key, x, x, minimum=-2.0, maximum=x)
 any_policy: rlaxlib.DiscreteDistribution = policy
-by_hand = rlaxlib.DiscreteDistribution(*[policy.probs] * 4, kl=None)
+function = policy.probs
+by_hand = rlaxlib.DiscreteDistribution(function, function, function, function, None)
 temperature = rlaxlib.Softmax(0.5).temperature
 pair: rlaxlib.TxPair = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 pair = rlaxlib.compose_tx(rlaxlib.TxPair(jnp.sqrt, jnp.square), pair)

@@ -155,3 +155,14 @@ def test_returns_at_invalid_steps_are_zero_under_any_transform(pair):
     np.testing.assert_array_equal(found[5:], 0.0)
     first = {name: x[:5] for name, x in stream.items()}
     close(found[:5], transformed_lambda_returns(pair, **first))
+
+
+@pytest.mark.parametrize("broken", ["apply", "apply_inv"])
+@pytest.mark.parametrize("result", [jnp.sum, lambda x: x[..., None], jnp.ceil])
+def test_a_pair_of_the_user_must_return_the_shape_that_it_gets(broken, result):
+    if result is jnp.ceil:
+        result = lambda x: jnp.ceil(x).astype(int)  # noqa: E731
+    methods = {"apply": lambda x: x, "apply_inv": lambda x: x, broken: result}
+    stream = pick(make_stream(), *REWARDS, "v_t")
+    with pytest.raises(rlaxlib.ArgumentError, match=rf"`tx_pair\.{broken}\(x\)` is"):
+        transformed_lambda_returns(rlaxlib.TxPair(**methods), **stream)

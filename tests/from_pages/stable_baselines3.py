@@ -1,0 +1,142 @@
+"""Stable-Baselines3, SBX and the contrib package.
+
+DLR-RM/stable-baselines3@e05d2db: `ppo/ppo.py`, `a2c/a2c.py`, `sac/sac.py`,
+`td3/td3.py`, `dqn/dqn.py`, `common/{buffers,noise,running_mean_std,utils}.py`;
+araffin/sbx@9bdc9c1: `sbx/tqc/tqc.py`;
+Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd: `common/utils.py`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from from_pages import flags, integers, normal, uniform
+
+B, A, D, N = 8, 4, 3, 1000
+stop = jax.lax.stop_gradient
+INPUTS = {
+    "values": (values := normal(B + 1))[:-1],
+    "v_t": values[1:],
+    "r_t": normal(B),
+    "discount_t": 0.9 * (1 - flags(3, length=B)),
+    "adv": normal(B),
+    "log_prob": (log_prob := normal(B)),
+    "old_log_prob": log_prob + normal(B, scale=0.3),
+    "next_log_prob": normal(B),
+    "v": (v := normal(B)),
+    "old_v": v + normal(B, scale=0.3),
+    "target": normal(B),
+    "mean": normal(B, D),
+    "stddev": uniform(B, D, low=0.5),
+    "qs": normal(2, B),
+    "next_qs": normal(2, B),
+    "log_ent_coef": jnp.float32(-0.7),
+    "key": jax.random.key(0),
+    "next_action": uniform(D, low=-1.0),
+    "q": normal(B, A),
+    "a": integers(A, B),
+    "next_q": normal(B, A),
+    "next_quantiles": normal(2, 5),
+    "quantiles": normal(2, 5),
+    "observation": 3 + normal(N, D),
+    "noise": normal(D),
+}
+TRAINED = {"log_prob", "v", "mean", "stddev", "qs", "log_ent_coef", "q", "quantiles"}
+
+
+def gae(values, r_t, discount_t, v_t):
+    total, found = 0.0, []
+    for t in reversed(range(B)):
+        delta = r_t[t] + discount_t[t] * v_t[t] - values[t]
+        total = delta + discount_t[t] * 0.95 * total
+        found = [total, *found]
+    return jnp.stack(found)
+
+
+def policy_loss(log_prob, old_log_prob, adv):
+    ratio = jnp.exp(log_prob - old_log_prob)
+    return -jnp.minimum(adv * ratio, adv * jnp.clip(ratio, 0.8, 1.2))
+
+
+def statistics(log_prob, old_log_prob):
+    log_ratio = log_prob - old_log_prob
+    outside = jnp.abs(jnp.exp(log_ratio) - 1) > 0.2
+    return jnp.mean(jnp.exp(log_ratio) - 1 - log_ratio), jnp.mean(outside)
+
+
+def entropy_loss(mean, stddev):
+    entropy = 0.5 + 0.5 * jnp.log(2 * jnp.pi) + jnp.log(stddev)
+    return -jnp.sum(entropy, axis=-1) + 0 * jnp.sum(mean, axis=-1)
+
+
+def td3_action(key, next_action):
+    noise = jnp.clip(0.2 * jax.random.normal(key, (D,)), -0.5, 0.5)
+    return jnp.clip(next_action + noise, -1, 1)
+
+
+def dqn(q, a, r_t, discount_t, next_q):
+    chosen = jnp.take_along_axis(q, a[:, None], axis=1)[:, 0]
+    error = r_t + discount_t * jnp.max(next_q, axis=1) - chosen
+    size = jnp.abs(error)
+    return jnp.where(size < 1, 0.5 * error**2, size - 0.5)
+
+
+def tqc_target(r_t, discount_t, next_quantiles, next_log_prob):
+    kept = jnp.sort(next_quantiles.ravel())[: 2 * 5 - 2 * 2]
+    return r_t[0] + discount_t[0] * (kept - 0.2 * next_log_prob[0])
+
+
+def tqc_loss(quantiles, target):
+    delta = target[None] - quantiles[0][:, None]
+    size = jnp.abs(delta)
+    huber = jnp.where(size > 1, size - 0.5, 0.5 * delta**2)
+    cum_prob = (jnp.arange(5) + 0.5) / 5
+    return jnp.mean(jnp.abs(cum_prob[:, None] - (delta < 0)) * huber)
+
+
+def normalized(observation):
+    total = 1e-4 + N
+    mean = jnp.mean(observation, axis=0) * N / total
+    m_2 = 1e-4 + jnp.var(observation, axis=0) * N
+    m_2 += jnp.mean(observation, axis=0) ** 2 * 1e-4 * N / total
+    return jnp.clip((observation - mean) / jnp.sqrt(m_2 / total + 1e-8), -10, 10)
+
+
+def ornstein_uhlenbeck(key, noise):
+    drift = 0.15 * (0.0 - noise) * 0.01
+    return noise + drift + 0.2 * jnp.sqrt(0.01) * jax.random.normal(key, (D,))
+
+
+ROWS = {
+    "compute_returns_and_advantage": gae,
+    "normalize_advantage": lambda adv: (adv - adv.mean()) / (adv.std(ddof=1) + 1e-8),
+    "clip_range": policy_loss,
+    "clip_range_vf": lambda v, old_v, target: (
+        (target - (old_v + jnp.clip(v - old_v, -0.2, 0.2))) ** 2
+    ),
+    "value_loss": lambda v, target: (target - v) ** 2,
+    "ent_coef": entropy_loss,
+    "approx_kl, clip_fraction": statistics,
+    "explained_variance": lambda v, target: 1 - jnp.var(target - v) / jnp.var(target),
+    "A2C: policy loss": lambda log_prob, adv: -adv * log_prob,
+    "SAC: target": lambda r_t, discount_t, next_qs, next_log_prob: (
+        r_t + discount_t * (jnp.min(next_qs, axis=0) - 0.2 * next_log_prob)
+    ),
+    "SAC: critic loss": lambda qs, target: jnp.sum(0.5 * (qs - target) ** 2, axis=0),
+    "SAC: actor loss": lambda log_prob, qs: 0.2 * log_prob - jnp.min(qs, axis=0),
+    "SAC: ent_coef_loss": lambda log_ent_coef, log_prob: (
+        -(log_ent_coef * stop(log_prob - 3.0))
+    ),
+    "TD3: target action": td3_action,
+    "TD3: target": lambda r_t, discount_t, next_qs: (
+        r_t + discount_t * jnp.min(next_qs, axis=0)
+    ),
+    "DQN": dqn,
+    "polyak_update": lambda q, next_q: (1 - 0.005) * next_q + 0.005 * q,
+    "TQC: target": tqc_target,
+    "TQC: critic loss": tqc_loss,
+    "TQC: actor loss": lambda log_prob, quantiles: (
+        0.2 * log_prob[0] - jnp.mean(jnp.mean(quantiles, axis=1))
+    ),
+    "VecNormalize.normalize_obs": normalized,
+    "OrnsteinUhlenbeckActionNoise": ornstein_uhlenbeck,
+}

@@ -37,11 +37,14 @@ def _part(hint: Any, step: str) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(x for x in typing.get_args(hint) if x is not types.NoneType)
     if specs.is_record(hint):
-        return specs._hints(hint).get(step)
+        kind = typing.get_origin(hint) or hint  # Of a generic named tuple.
+        return typing.get_type_hints(kind, include_extras=True).get(step)
     entries = [x for x in typing.get_args(hint) if x is not ...]
     return entries[int(step) % len(entries)] if entries and step.isdecimal() else None
 
 
 def has_leading_axes(spec: Spec) -> bool:
     """Return whether an argument may have any number of axes."""
-    return spec.is_tree or any(specs.is_many(x) for axes in spec.shapes for x in axes)
+    return spec.is_tree or any(
+        axis.startswith(("...", "*")) for axes in spec.shapes for axis in axes
+    )

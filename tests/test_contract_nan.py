@@ -184,7 +184,7 @@ def shows_nan_in_the_mean_of_a_batch(row):
         return [x for x in call(batch) if contract.is_float(x)]
 
     mean = jax.jit(lambda batch: [jnp.mean(x, 0) for x in outputs(batch)])
-    for name in row.floats:
+    for name in row.float_names:
         first = np.array(inputs[name])
         for index in range(min(first.size, 2)):
             bad = first.copy()
@@ -207,6 +207,6 @@ def test_nan_shows_in_the_mean_of_a_batch(row):
 
 
 @pytest.mark.trust
-@each_of([row for row in contract.of_topic(contract.collect()) if row.floats])
+@each_of([row for row in contract.of_topic(contract.collect()) if row.float_names])
 def test_nan_of_any_argument_shows_in_the_mean_of_a_batch(row):
     shows_nan_in_the_mean_of_a_batch(row)

@@ -99,7 +99,7 @@ def policy_losses(log_prob, old_log_prob, advantage, mask, config):
             advantage,
             epsilon_high=config.epsilon_high,
             sample_mask=mask,
-        )
+        )[0]
     if config.algorithm == "gspo":
         ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob, sample_mask=mask)
         log_prob, old_log_prob = jnp.log(ratio), jnp.zeros_like(ratio)

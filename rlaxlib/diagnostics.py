@@ -28,7 +28,6 @@ __all__ = [
     "ImportanceStatistics",
     "approximate_kl",
     "check_trajectory",
-    "clip_fraction",
     "dormant_fraction",
     "effective_rank",
     "effective_sample_size",
@@ -237,61 +236,6 @@ def approximate_kl(
     x = log_ratio
     k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": ratios.k3(x)}
     return arrays.masked_mean(x=k[kind], mask=sample_mask, axis_name=axis_name)
-
-
-@checked
-def clip_fraction(
-    log_ratio: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
-    *,
-    adv: Float[ArrayLike, "..."] | None = None,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-    axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
-    """Compute the fraction of importance ratios that PPO clips.
-
-    Takes samples of any shape, returns one number.
-
-    .. math:: (1/n) ∑_i 1[w_i > 1 + ε_high or w_i < 1 - ε],   w_i = e^{l_i}
-
-    With advantages, it counts only ratios whose gradient is clipped:
-    :math:`w_i > 1 + ε_high` with a positive advantage, or :math:`w_i < 1 - ε` with a
-    negative one.
-
-    Args:
-        log_ratio: Log-ratios :math:`l_i` of current to behaviour policy, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
-            `epsilon`.
-        adv: Advantages, shape `[...]`; or None to count all ratios out of range.
-        sample_mask: False for samples to ignore, shape `[...]`; or None.
-        axis_name: Mapped axis name, or names, to average over; or None.
-
-    Returns:
-        The fraction, shape `[]`; 0 if all samples are masked.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> log_ratio = jnp.log(jnp.array([0.5, 1.0, 1.1, 1.5]))
-        >>> print(rlaxlib.clip_fraction(log_ratio, adv=jnp.ones(4)))
-        0.25
-
-    References:
-        John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
-        https://arxiv.org/abs/1707.06347
-    """
-    high = epsilon if epsilon_high is None else epsilon_high
-    ratio = jnp.exp(log_ratio)
-    above, below = ratio > 1 + high, ratio < 1 - epsilon
-    if adv is not None:
-        above, below = above & (adv > 0), below & (adv < 0)
-    clipped = (above | below).astype(log_ratio.dtype)
-    causes = [x for x in (log_ratio, epsilon, high, adv) if x is not None]
-    clipped = safe.with_nan(clipped, *causes)
-    return arrays.masked_mean(x=clipped, mask=sample_mask, axis_name=axis_name)
 
 
 @checked

@@ -43,7 +43,6 @@ EXCEPTIONS = {
     r"persistent_advantage_learning \S+ target_q_tm1": "the gap of the greedy action",
     # NaN in data is shown, not sorted, clipped or compared away.
     r"impute\w+ tau\w*=1": "sorted",
-    r"clip_fraction \S+ (log_ratio|adv_t)=nan": "compared",
     r"td3_target_action stddev=0 minimum=nan": "compared",
     r"trust_region_step_size max_kl=0": "compared",
     r"leaky_vtrace\S* \S+ rho_tm1=nan": "clipped",

@@ -26,7 +26,6 @@ def compiled(function):
 explained_variance = compiled(rlaxlib.explained_variance)
 value_bias = compiled(rlaxlib.value_bias)
 approximate_kl = compiled(rlaxlib.approximate_kl)
-clip_fraction = compiled(rlaxlib.clip_fraction)
 effective_sample_size = compiled(rlaxlib.effective_sample_size)
 importance_statistics = compiled(rlaxlib.importance_statistics)
 dormant_fraction = compiled(rlaxlib.dormant_fraction)
@@ -39,7 +38,6 @@ OF_VALUES = [
 ]
 OF_RATIOS = [
     *(functools.partial(approximate_kl, kind=kind) for kind in KINDS),
-    clip_fraction,
     effective_sample_size,
     importance_statistics,
 ]
@@ -203,31 +201,6 @@ def test_kl_of_an_impossible_action_is_infinite(kind):
     result, gradient = found(log_ratio, kind)
     assert result == np.inf
     assert not np.any(np.isnan(gradient))
-
-
-def test_ratios_at_the_bounds_are_not_clipped():
-    log_ratio = np.log1p(np.float32([-0.5, 0.25]))
-    assert clip_fraction(log_ratio, 0.5, 0.25) == 0
-    assert clip_fraction(log_ratio, 0.49, 0.25) == 0.5
-    assert clip_fraction(log_ratio, 0.5, 0.24) == 0.5
-
-
-def test_ratios_that_overflow_are_clipped_and_none_is_below_a_bound_of_zero():
-    log_ratio = np.float32([1000, -1000])
-    assert clip_fraction(log_ratio) == 1
-    assert clip_fraction(log_ratio, 1.0) == 0.5
-
-
-def test_clip_fraction_with_advantages_counts_zero_gradients_of_ppo():
-    rng = np.random.default_rng(0)
-    log_ratio, adv_t = np.float32(rng.normal(size=(2, 200)))
-
-    def loss(x):
-        return rlaxlib.clipped_surrogate_pg_loss(jnp.exp(x), adv_t, 0.2)
-
-    still = np.mean(np.asarray(jax.jit(jax.grad(loss))(log_ratio)) == 0)
-    close(clip_fraction(log_ratio, adv=adv_t), still)
-    assert 0 < still < clip_fraction(log_ratio)
 
 
 @pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
@@ -624,12 +597,6 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
         (
             lambda: rlaxlib.approximate_kl(np.ones(2, np.float32), "k4"),
             r"^approximate_kl: `kind` is 'k4', must be \"k1\", \"k2\" or \"k3\"",
-        ),
-        (
-            lambda: rlaxlib.clip_fraction(
-                np.ones(2, np.float32), adv=np.ones((2, 2), np.float32)
-            ),
-            r"`adv` has shape \(2, 2\), must be \(2,\)",
         ),
         (
             lambda: rlaxlib.dormant_fraction(

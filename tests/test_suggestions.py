@@ -121,6 +121,7 @@ FORMER = {
     "advantage_expectile_loss": "hiql_value_loss",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
+    "clip_fraction": "jnp.mean(outputs.clipped)",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
     "ensemble_diversity_loss": "edac_diversity_loss",

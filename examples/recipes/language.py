@@ -225,7 +225,7 @@ def cispo(params, apply, batch, epsilon=1.0, epsilon_high=4.0):
     log_prob = log_probs(params, apply, batch)
     inputs = log_prob, batch.old_log_prob, advantages(batch), epsilon, epsilon_high
     loss = jax.vmap(rlaxlib.cispo_loss, (0, 0, 0, None, None))
-    loss = loss(*inputs, sample_mask=batch.sample_mask)
+    loss, _ = loss(*inputs, sample_mask=batch.sample_mask)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
 
@@ -240,7 +240,7 @@ def sapo(params, apply, batch):
     log_prob = log_probs(params, apply, batch)
     adv_t, mask = advantages(batch), batch.sample_mask
     loss = jax.vmap(rlaxlib.sapo_loss)
-    loss = loss(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
+    loss, _ = loss(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
     return rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", sample_mask=mask)
 
 
@@ -254,7 +254,7 @@ def gmpo(params, apply, batch):
     """
 
     def loss(log_prob, old_log_prob, adv, mask):
-        return rlaxlib.gmpo_loss(log_prob, old_log_prob, adv, sample_mask=mask)
+        return rlaxlib.gmpo_loss(log_prob, old_log_prob, adv, sample_mask=mask)[0]
 
     log_prob, adv = log_probs(params, apply, batch), advantages(batch)[:, 0]
     loss = jax.vmap(loss)(log_prob, batch.old_log_prob, adv, batch.sample_mask)
@@ -395,7 +395,8 @@ def reward_model(params, apply, batch, centering=0.01):
 
     `apply` takes all tokens, [B, T+1], and returns a score for each. Ouyang et al.,
     2022, https://arxiv.org/abs/2203.02155. Source: github.com/huggingface/trl@f2cd577,
-    trl/trainer/reward_trainer.py. Usual: one epoch, AdamW 1e-5, centring 0.01.
+    trl/trainer/reward_trainer.py, the same loss. Usual: one epoch, AdamW 1e-5, centring
+    0.01.
     """
 
     def reward(x):

@@ -27,7 +27,7 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     inputs = log_prob, batch.old_log_prob, advantages(batch)
     keep = rlaxlib.divergence_ppo_mask(*inputs, bound, bound, sample_mask=mask)
-    loss = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
+    loss, _ = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
@@ -93,8 +93,8 @@ def dft(params, apply, batch):
     """DFT: supervised learning, where each token is weighted by its probability.
 
     Wu et al., 2025, https://arxiv.org/abs/2508.05629. Source:
-    github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py. Usual:
-    AdamW 5e-5, batch 256, one epoch.
+    github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py, the same
+    loss. Usual: AdamW 5e-5, batch 256, one epoch.
     """
     log_prob = log_probs(params, apply, batch)
     loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))

@@ -25,8 +25,9 @@ def sppo(params, apply, batch, beta=1e-3):
     """SPPO, hard labels: the reward of each answer is regressed to ½ or -½.
 
     Wu et al., 2024, https://arxiv.org/abs/2405.00675. Source:
-    github.com/uclaml/SPPO@5e61c4e, sppo/trainer.py. Usual: beta 1e-3 in the units of
-    DPO, RMSProp 5e-7, answers of the policy itself.
+    github.com/uclaml/SPPO@5e61c4e, sppo/trainer.py, half of this loss at probabilities
+    of 1 and 0. Usual: beta 1e-3 in the units of DPO, RMSProp 5e-7, answers of the
+    policy itself.
     """
     good, bad = log_ratios(params, apply, batch)
     zero = jnp.zeros_like(good)
@@ -39,8 +40,9 @@ def bco(params, apply, batch, shift=0.0, beta=0.1):
 
     `shift` is a moving average of the rewards, beta times log-ratios, of both answers.
     Jung et al., 2024, https://arxiv.org/abs/2404.04656. Source:
-    github.com/huggingface/trl@f2cd577, trl/experimental/bco/bco_trainer.py. Usual: beta
-    0.1, or 0.01 as in the paper, Adam 5e-7, batch 128.
+    github.com/huggingface/trl@f2cd577, trl/experimental/bco/bco_trainer.py, a mean over
+    both answers: half of this loss. Usual: beta 0.1, or 0.01 as in the paper, Adam
+    5e-7, batch 128.
     """
     good, bad = log_ratios(params, apply, batch)
     zero = jnp.zeros_like(good)
@@ -53,8 +55,8 @@ def apo_zero(params, apply, batch, beta=0.1):
     """APO-zero: chosen answers become more likely, and rejected ones less.
 
     D'Oosterlinck et al., 2024, https://arxiv.org/abs/2408.06266. Source:
-    github.com/huggingface/trl@f2cd577, trl/trainer/dpo_trainer.py. Usual (there;
-    section 5.2 of the paper): beta 0.1, learning rate 2e-7, batch 64.
+    github.com/huggingface/trl@f2cd577, trl/trainer/dpo_trainer.py, the same loss. Usual
+    (there; section 5.2 of the paper): beta 0.1, learning rate 2e-7, batch 64.
     """
     good, bad = log_ratios(params, apply, batch)
     zero, yes = jnp.zeros_like(good), jnp.ones_like(good, bool)
@@ -66,8 +68,8 @@ def nca(params, apply, batch, beta=0.01):
     """NCA: noise contrastive alignment, which keeps the likelihood of chosen answers.
 
     Chen et al., 2024, https://arxiv.org/abs/2402.05369. Source:
-    github.com/thu-ml/Noise-Contrastive-Alignment@cbb9248, preference_trainer.py. Usual:
-    beta 0.01, AdamW 5e-6, one epoch.
+    github.com/thu-ml/Noise-Contrastive-Alignment@cbb9248, preference_trainer.py, the
+    same loss. Usual: beta 0.01, AdamW 5e-6, one epoch.
     """
     good, bad = log_ratios(params, apply, batch)
     zero = jnp.zeros_like(good)
@@ -81,8 +83,8 @@ def exo(params, apply, batch, beta=0.1, label_smoothing=1e-3):
     """EXO: the reverse KL divergence of the preference, which seeks modes.
 
     Ji et al., 2024, https://arxiv.org/abs/2402.00856. Source:
-    github.com/huggingface/trl@f2cd577, trl/trainer/dpo_trainer.py. Usual: beta 0.1,
-    label smoothing 1e-3, RMSProp 1e-6.
+    github.com/huggingface/trl@f2cd577, trl/trainer/dpo_trainer.py, the same loss.
+    Usual: beta 0.1, label smoothing 1e-3, RMSProp 1e-6.
     """
     good, bad = log_ratios(params, apply, batch)
     logits = jnp.stack([beta * (good - bad), jnp.zeros_like(good)], axis=-1)
@@ -96,7 +98,8 @@ def f_dpo(params, apply, batch, beta=0.1):
 
     With :math:`f'(u) = log u` it is DPO. Wang et al., 2023,
     https://arxiv.org/abs/2309.16240. Source: github.com/huggingface/trl@f2cd577,
-    trl/trainer/dpo_trainer.py. Usual: those of DPO there, beta 0.1, AdamW 1e-6.
+    trl/trainer/dpo_trainer.py, the same loss. Usual: those of DPO there, beta 0.1,
+    AdamW 1e-6.
     """
     slopes = (x - jax.nn.softplus(x) for x in log_ratios(params, apply, batch))
     good, bad = slopes

@@ -278,8 +278,8 @@ def advantage_learning(
     """AL, advantage learning: a larger gap between the best action and others.
 
     Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Source:
-    github.com/chainer/chainerrl@7eed375, chainerrl/agents/al.py, by others. Usual:
-    scale 0.9, otherwise those of DQN; Munchausen-DQN's code has Adam 5e-5.
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/al.py, by others, the same
+    loss. Usual: scale 0.9, otherwise those of DQN; Munchausen-DQN's code has Adam 5e-5.
     """
     q_tm1 = apply(params, batch.s_tm1)
     target_q_tm1, target_q_t = (
@@ -296,8 +296,9 @@ def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9
     """PAL, persistent advantage learning: the gap only where repeating costs more.
 
     Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Source:
-    github.com/chainer/chainerrl@7eed375, chainerrl/agents/pal.py, by others. Usual:
-    those of AL.
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/pal.py, by others, where the
+    scale multiplies the larger of both advantages, and the discount neither; this is
+    the paper's. Usual: those of AL.
     """
     method = rlaxlib.persistent_advantage_learning
     return advantage_learning(params, target_params, apply, batch, scale, method)
@@ -307,9 +308,9 @@ def deep_mellow(params, apply, batch, omega):
     """DeepMellow: mellowmax in place of the maximum, without a target network.
 
     Kim et al., 2019, https://doi.org/10.24963/ijcai.2019/379. Source:
-    github.com/seungchan-kim/DeepMellow@4185a5d, Acrobot/acrobot.py. Usual: `omega` 1 to
-    10 on Acrobot with Adam 1e-3, 30 on Seaquest with RMSProp 2.5e-4, discount 0.99,
-    batch 32.
+    github.com/seungchan-kim/DeepMellow@4185a5d, Acrobot/acrobot.py, whose loss on
+    Acrobot is a square, where this is Huber's. Usual: `omega` 1 to 10 on Acrobot with
+    Adam 1e-3, 30 on Seaquest with RMSProp 2.5e-4, discount 0.99, batch 32.
     """
     q_tm1, q_t = apply(params, batch.s_tm1), apply(params, batch.s_t)
     v_t = jax.vmap(rlaxlib.mellowmax, (0, None))(q_t, omega)

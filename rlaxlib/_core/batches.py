@@ -79,63 +79,81 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
 
     There are none if the arguments are no batch, or may be read in several ways.
     """
-    wanted = call.wanted.values()
-    if not call.function.name or any(map(has_many, wanted)):
-        return []  # Leaves of a pytree; and arrays of any shape need no vmap.
-    is_timed = any(map(_is_time, itertools.chain(*(spec.shapes for spec in wanted))))
-    found: dict[str, tuple[Mapped, int]] = {}
-    for level, layout in itertools.product((1,) if is_timed else (1, 2), LAYOUTS):
-        ways = list(_mappings(call, shapes.get(layout, {}), LAYOUTS[layout], level))
-        if len(ways) > 1:
-            return []
-        if ways and all(x != ways[0] and y == level for x, y in found.values()):
-            found[layout] = ways[0], level
-    calls = {n: _line(call, shapes[n], *each) for n, each in found.items()}
-    both = ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
-    end = both * (len(found) > 1) + (":" if any(calls.values()) else ".")
+    if not call.function.name:  # Leaves of a pytree.
+        return []
+    every = [axes for spec in call.wanted.values() for axes in spec.shapes]
+    is_timed = any(map(_is_time, every))
+    fixed = [n for n, spec in call.wanted.items() if not has_many(spec)]
+    found: dict[str, list[Mapped]] = {}
+    level = 0
+    while not found and level < (1 if is_timed else 2):
+        level += 1
+        for layout in [x for x in LAYOUTS if x in shapes]:
+            new = [*_mappings(call, shapes[layout], LAYOUTS[layout], level)]
+            # Arguments with any number of axes may be mapped or not.
+            if len({tuple(axes[n] for n in fixed) for axes in new}) > 1:
+                return []
+            found |= {layout: new} if new and new not in found.values() else {}
+    sure = {n: ways[0] for n, ways in found.items() if len(ways) == 1}
+    calls = {n: _line(call, shapes[n], axes, level) for n, axes in sure.items()}
+    ends = [", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"] * (
+        len(found) > 1
+    )
+    if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
+        ends = [", or, to update one state, call it in turn, with jax.lax.scan"]
     text = (
         "This looks like a batch, but the function takes one example. Map it over the "
     )
-    every = [f"  {line}{f'  # {n}' * is_timed}" for n, line in calls.items() if line]
-    return [f"{text}batch with jax.vmap{end}", *every] if found else []
+    stop = ":" if any(calls.values()) else "."
+    first = f"{text}batch with jax.vmap{''.join(ends)}{stop}"
+    tags = {n: f"  # {n}" * is_timed for n in calls}
+    return [first, *(f"  {x}{tags[n]}" for n, x in calls.items() if x)] if found else []
 
 
 def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Mapped]:
-    """Return the ways to map arguments, whose streams have the batch at an axis.
-
-    An argument is mapped if it has further axes, and shared, with None, if it has none.
-    """
-    ways: list[list[int | None]] = []
-    for n, shape in shapes.items():
-        wanted = call.wanted[n].shapes
-        extra = {len(shape) - len(axes): axis * _is_time(axes) for axes in wanted}
-        places = {0: None, level: extra.get(level)}
-        ways.append([places[x] for x in places.keys() & extra.keys()])
+    """Return the ways to map arguments, whose streams have the batch at an axis."""
+    ways = [_places(shapes[n], call.wanted[n], axis, level) for n in shapes]
+    has_any = any(map(has_many, call.wanted.values()))
     for each in itertools.product(*ways):
         axes = dict(zip(shapes, each, strict=True))
         mapped = {n: x for n, x in axes.items() if x is not None}
         sizes = {shapes[n][x : x + level] for n, x in mapped.items()}
         one = {n: shapes[n][:x] + shapes[n][x + level :] for n, x in mapped.items()}
         required = mapped.keys() - call.function.defaults.keys()
-        roles = {call.wanted[n].shapes for n in required}
+        fixed = [n for n in required if not has_many(call.wanted[n])]
+        roles = {call.wanted[n].shapes for n in fixed}
         is_shared = all(_is_shared(call, n, roles) for n in axes.keys() - mapped.keys())
-        if len(sizes) == 1 and is_shared and call.fits(shapes | one):
+        # Arrays of any shape are a batch only if others say so.
+        is_sure = not has_any or len(fixed) > 1 or any(map(any, roles))
+        if len(sizes) == 1 and is_shared and is_sure and call.fits(shapes | one):
             yield axes
+
+
+def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]:
+    """Return the batch axes that an argument may have; None if it may be shared."""
+    found: dict[int | None, None] = {}
+    for axes in spec.shapes:
+        count = sum(not binding.is_many(each) for each in axes)
+        further = len(shape) - count
+        is_free = count < len(axes) and further >= 0
+        found |= {None: None} if is_free or further == 0 else {}
+        is_mapped = further == level or (is_free and further > level)
+        found |= {axis * _is_time(axes): None} if is_mapped else {}
+    return list(found)
 
 
 def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     """Return whether all examples of a batch may have an argument in common.
 
     Settings and tables may be, such as a temperature or the atoms of a distribution.
-    The data of a step may not, such as an action: nobody has the same for all. Nor may
-    a state, which is updated in turn.
+    The data of a step may not, such as an action: nobody has the same for all.
     """
     spec = call.wanted[name]
-    if name in call.function.defaults or spec.kind == "Key":
+    if name in call.function.defaults or spec.kind == "Key" or has_many(spec):
         return True
     is_of_step = spec.kind == "Int" or name.endswith(("_t", "_tm1"))
     is_stream = _is_time(spec.shapes[0]) or spec.shapes in roles
-    return name.isidentifier() and not (is_stream if spec.shapes[0] else is_of_step)
+    return not (is_stream if spec.shapes[0] else is_of_step)
 
 
 def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:

@@ -77,15 +77,18 @@ def _search(call: Call, changes: Iterable[Change]) -> list[str]:
 
 
 def _exchanges(call: Call) -> Iterator[Change]:
-    """Return exchanges of two arguments; in a batch only if that mends their kinds."""
-    layouts = _TIME if call.wrong() else [""]
-    for one, other in itertools.combinations(call.wanted, 2):
+    """Return exchanges of two arguments, neither of which fits where it is."""
+    shapes, wrong = call.shapes(), call.wrong()
+    rest = {n: {k: x for k, x in shapes.items() if k != n} for n in shapes}
+    needed = [n for n in shapes if wrong or not call.fits(rest[n])]
+    for one, other in itertools.combinations(needed, 2):
         swapped = {one: call.given[other], other: call.given[one]}
         new = call._replace(given={**call.given, **swapped})
         if call.type_of(one) != call.type_of(other) and not new.wrong():
             text = f"`{one}` and `{other}` fit if they are exchanged: the order is "
-            shapes = dict.fromkeys(layouts, new.shapes())
-            yield Change((one, other), f"{text}({call.order}).", shapes)
+            # By shapes alone, an exchange in a batch is too uncertain.
+            after = dict.fromkeys(_TIME if wrong else [""], new.shapes())
+            yield Change((one, other), f"{text}({call.order}).", after)
 
 
 def _changes(call: Call) -> Iterator[Change]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
-
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import gradients
 
@@ -31,16 +27,13 @@ def below(x: Array) -> Array:
     return jnp.where(x > BOUND, BOUND, x)
 
 
-def bounded_log_ratio(
-    log_prob: Array, old_log_prob: Array, bound: ArrayLike = BOUND
-) -> tuple[Array, Array]:
-    """Return log-ratios in `[-bound, bound]`, and whether a bound is active.
+def bounded_log_ratio(log_prob: Array, old_log_prob: Array) -> tuple[Array, Array]:
+    """Return log-ratios in `[-BOUND, BOUND]`, and whether a bound is active.
 
-    The square of a ratio stays far from infinite, whatever the bound: `inf * 0` is NaN.
+    The square of a ratio stays far from infinite: `inf * 0` is NaN.
     """
     x = log_ratio(log_prob, old_log_prob)
-    bound = jnp.minimum(bound, math.log(cast(Any, jnp.finfo(x.dtype)).max) / 3)
-    return gradients.clip(x, -bound, bound), jnp.abs(x) > bound
+    return gradients.clip(x, -BOUND, BOUND), jnp.abs(x) > BOUND
 
 
 def k3(x: Array) -> Array:

@@ -25,6 +25,7 @@ from rlaxlib._core import devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib.policies import RatioOutputs
 
 __all__ = [
     "cispo_loss",
@@ -47,10 +48,10 @@ def cispo_loss(
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> Float[Array, "..."]:
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
-    Takes tokens of any shape, returns one loss for each.
+    Takes tokens of any shape, returns one loss for each, and diagnostics.
 
     .. math::
 
@@ -70,7 +71,8 @@ def cispo_loss(
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+        A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
+        `RatioOutputs`. Only `log_prob` has a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -78,8 +80,9 @@ def cispo_loss(
     Example:
         >>> log_prob = jnp.array([-2.0, -1.0])
         >>> old_log_prob = log_prob - jnp.log(jnp.array([0.5, 16.0]))
-        >>> print(rlaxlib.cispo_loss(log_prob, old_log_prob, adv=1.0))
-        [1. 5.]
+        >>> loss, outputs = rlaxlib.cispo_loss(log_prob, old_log_prob, adv=1.0)
+        >>> print(loss, outputs.clipped)
+        [1. 5.] [False  True]
 
     References:
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
@@ -88,7 +91,8 @@ def cispo_loss(
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight * adv), log_prob)
-    return loss
+    outputs = _statistics(log_prob, old_log_prob, weight != ratio)
+    return loss, outputs
 
 
 @checked(wide=True)
@@ -100,10 +104,10 @@ def sapo_loss(
     temperature_negative: Float[ArrayLike, "in (0, inf)"] = 1.05,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> Float[Array, "..."]:
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the soft adaptive policy optimisation loss (SAPO).
 
-    Takes tokens of any shape, returns one loss for each.
+    Takes tokens of any shape, returns one loss for each, and diagnostics.
 
     .. math:: L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
@@ -118,14 +122,15 @@ def sapo_loss(
         Other arguments: as `cispo_loss`.
 
     Returns:
-        Losses, shape `[...]`, 0 for ignored tokens. Only `log_prob` has a gradient.
+        A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
+        `RatioOutputs`. Only `log_prob` has a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.array([-1.0, 0.0]), jnp.array([-1.0, -9.0])
-        >>> print(rlaxlib.sapo_loss(log_prob, old_log_prob, adv=1.0))
+        >>> print(rlaxlib.sapo_loss(log_prob, old_log_prob, adv=1.0)[0])
         [-2. -4.]
 
     References:
@@ -138,7 +143,8 @@ def sapo_loss(
     ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    return -safe.product(adv, gate)
+    outputs = _statistics(log_prob, old_log_prob)
+    return -safe.product(adv, gate), outputs
 
 
 @checked(wide=True)
@@ -208,10 +214,10 @@ def gmpo_loss(
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     axis_name: AxisName | None = None,
-) -> Float[Array, "T"]:
+) -> tuple[Float[Array, "T"], RatioOutputs]:
     """Compute the geometric-mean policy optimisation loss (GMPO).
 
-    Takes one sequence, returns one loss for each token.
+    Takes one sequence, returns one loss for each token, and diagnostics.
 
     .. math::
 
@@ -234,7 +240,8 @@ def gmpo_loss(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Loss :math:`L` at each token, shape `[T]`, 0 for ignored tokens. Aggregate by
+        A tuple of two: the loss :math:`L` at each token, shape `[T]`, 0 for ignored
+        tokens, and the `RatioOutputs` of the tokens. Aggregate by
         `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
         ratios is bounded by e^20, and has no gradient beyond.
 
@@ -243,7 +250,8 @@ def gmpo_loss(
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
-        >>> print(rlaxlib.gmpo_loss(log_prob, old_log_prob, adv=1.0, epsilon=2.0))
+        >>> loss, _ = rlaxlib.gmpo_loss(log_prob, old_log_prob, adv=1.0, epsilon=2.0)
+        >>> print(loss)
         [-2. -2.]
 
     References:
@@ -259,7 +267,9 @@ def gmpo_loss(
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
     loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
-    return jnp.broadcast_to(loss, log_prob.shape)
+    outputs = _statistics(log_prob, old_log_prob, bounded != log_ratio)
+    outputs = outputs._replace(ratio=streams.valid(outputs.ratio, sample_mask))
+    return jnp.broadcast_to(loss, log_prob.shape), outputs
 
 
 @checked(wide=True)
@@ -489,3 +499,12 @@ def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:
     """Return an entry of `x` over all devices by its rank, 0 for the largest."""
     ordered = jnp.sort(devices.gather(x.ravel(), axis_name), descending=True)
     return ordered[jnp.maximum(rank, 0).astype(jnp.int32)]
+
+
+def _statistics(
+    log_prob: Array, old_log_prob: Array, clipped: Array | bool = False
+) -> RatioOutputs:
+    """Return the statistics of ratios, for a loss that clips some of them."""
+    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, stop_gradient(old_log_prob))
+    kl = ratios.k3(log_ratio)
+    return RatioOutputs(log_ratio, jnp.exp(log_ratio), clipped | bounded, kl)

@@ -51,10 +51,7 @@ def returns_to_go(
         Lili Chen and others, *Decision Transformer: Reinforcement Learning via Sequence
         Modeling*, 2021. https://arxiv.org/abs/2106.01345
     """
+    step = r_t, discount_t, jnp.zeros_like(r_t)
     return returns.discounted_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=jnp.zeros_like(r_t),
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )

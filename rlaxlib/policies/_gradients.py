@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int
@@ -36,10 +36,11 @@ def policy_gradient_loss(
     logits_t: Float[ArrayLike, "T, A"],
     a_t: Int[ArrayLike, "T in [0, A)"],
     adv_t: Float[ArrayLike, "T"],
-    w_t: Float[ArrayLike, "T"],
+    w_t: Float[ArrayLike, "[] or [T]"] = 1.0,
     use_stop_gradient: bool = True,
     *,
     action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the REINFORCE policy-gradient loss.
 
@@ -47,15 +48,17 @@ def policy_gradient_loss(
 
     .. math:: L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    `reinforce_loss` takes other distributions.
+    The mean divides by the number of valid steps, whatever their weights: :math:`T`
+    without a `sample_mask`. `reinforce_loss` takes other distributions.
 
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         a_t: Actions taken, in [0, A), shape `[T]`.
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`.
+        w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Loss, shape `[]`. An illegal action of weight or advantage 0 adds 0.
@@ -64,9 +67,9 @@ def policy_gradient_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> a_t, adv_t, w_t = jnp.array([0, 3]), jnp.array([1.0, -1.0]), jnp.ones(2)
+        >>> a_t, adv_t = jnp.array([0, 3]), jnp.array([1.0, -1.0])
         >>> gradient = jax.grad(rlaxlib.policy_gradient_loss)
-        >>> print(gradient(jnp.zeros((2, 4)), a_t, adv_t, w_t))
+        >>> print(gradient(jnp.zeros((2, 4)), a_t, adv_t))
         [[-0.375  0.125  0.125  0.125]
          [-0.125 -0.125 -0.125  0.375]]
 
@@ -76,7 +79,8 @@ def policy_gradient_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / w_t.size
+    w_t, count = _weights(w_t, sample_mask, adv_t.size)
+    return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / count
 
 
 @checked
@@ -248,9 +252,10 @@ def acer_policy_loss(
 @checked
 def entropy_loss(
     logits_t: Float[ArrayLike, "T, A"],
-    w_t: Float[ArrayLike, "T"],
+    w_t: Float[ArrayLike, "[] or [T]"] = 1.0,
     *,
     action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the entropy regularisation loss.
 
@@ -261,10 +266,14 @@ def entropy_loss(
         L = -(1/T) ∑_t w_t H_t,   H_t = -∑_a π_t(a) log π_t(a),
         π_t = softmax(logits_t)
 
+    The mean divides by the number of valid steps, whatever their weights: :math:`T`
+    without a `sample_mask`.
+
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
-        w_t: Weights of the time steps, shape `[T]`. The mean is over all :math:`T`.
+        w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
         Loss, shape `[]`.
@@ -273,7 +282,7 @@ def entropy_loss(
         ArgumentError: If an argument has the wrong shape or dtype.
 
     Example:
-        >>> print(f"{rlaxlib.entropy_loss(jnp.zeros((1, 4)), jnp.ones(1)):.4f}")
+        >>> print(f"{rlaxlib.entropy_loss(jnp.zeros((1, 4))):.4f}")
         -1.3863
 
     References:
@@ -282,7 +291,8 @@ def entropy_loss(
         https://doi.org/10.1080/09540099108946587
     """
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    return -safe.expectation(w_t, entropy_t) / w_t.size
+    w_t, count = _weights(w_t, sample_mask, entropy_t.size)
+    return -safe.expectation(w_t, entropy_t) / count
 
 
 @checked
@@ -522,3 +532,15 @@ def _clip_by_norm(x: Array, maximum: Array) -> Array:
     length = largest * norm
     # `minimum` would halve the gradient of a vector that was clipped before.
     return jnp.where(length > maximum, maximum, length) * (scaled / norm)
+
+
+def _weights(
+    w_t: Array, sample_mask: Array | None, steps: int
+) -> tuple[Array, Array | int]:
+    """Return the weight of each step, 0 if ignored, and the number of valid steps."""
+    w_t = jnp.broadcast_to(w_t, (steps,))
+    if sample_mask is None:
+        return w_t, steps
+    return streams.valid(w_t, sample_mask), jnp.maximum(
+        jnp.sum(sample_mask, dtype=w_t.dtype), 1
+    )

@@ -24,9 +24,8 @@ from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
 
 __all__ = [
-    "DecoupledPpoOutputs",
-    "PpoOutputs",
     "PpoValueOutputs",
+    "RatioOutputs",
     "clipped_surrogate_pg_loss",
     "decoupled_ppo_loss",
     "ppo_clip_loss",
@@ -34,40 +33,23 @@ __all__ = [
 ]
 
 
-class PpoOutputs(NamedTuple):
-    """Diagnostics of a PPO update: ratios, clipping and approximate KL.
+class RatioOutputs(NamedTuple):
+    """Statistics of a policy update by probability ratios.
+
+    All losses of ratios return them: PPO and its variants, CISPO, SAPO and GMPO.
 
     Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
+        log_ratio: Log-ratios :math:`log ρ_t`, in [-20, 20], shape `[...]`.
         ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
-        clipped: True where the clip removes the gradient, shape `[...]`.
-        dual_clipped: True where the dual clip removes the gradient, shape `[...]`.
-        ratio_outside: True where the ratio is outside its bounds, shape `[...]`.
-        bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
+        clipped: True where the loss clips the ratio, shape `[...]`. All losses do at
+            e^20 and e^-20.
         approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
 
     log_ratio: Float[Array, "..."]
     ratio: Float[Array, "..."]
     clipped: Bool[Array, "..."]
-    dual_clipped: Bool[Array, "..."]
-    ratio_outside: Bool[Array, "..."]
-    bounded: Bool[Array, "..."]
     approximate_kl: Float[Array, "..."]
-
-
-class DecoupledPpoOutputs(NamedTuple):
-    """Diagnostics of a decoupled PPO update.
-
-    Attributes:
-        log_ratio: Bounded :math:`log (π(a_t)/π_old(a_t))`, shape `[...]`.
-        weight: Truncated importance weights :math:`w_t`, shape `[...]`.
-        proximal: A `PpoOutputs` with the proximal policy as the old one.
-    """
-
-    log_ratio: Float[Array, "..."]
-    weight: Float[Array, "..."]
-    proximal: PpoOutputs
 
 
 class PpoValueOutputs(NamedTuple):
@@ -90,11 +72,10 @@ def ppo_clip_loss(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
-    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> tuple[Float[Array, "..."], PpoOutputs]:
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the clipped PPO surrogate loss.
 
     Takes time steps, returns the loss of each, and diagnostics.
@@ -118,13 +99,12 @@ def ppo_clip_loss(
             `epsilon`.
         dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf), shape `[]`;
             or None.
-        log_ratio_bound: Bound of :math:`|log ρ_t|` against overflow, in (0, inf],
-            shape `[]`.
         stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
-        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `PpoOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and a `RatioOutputs`.
+        `clipped` is true where the clip, or the dual clip, removes the gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -147,22 +127,14 @@ def ppo_clip_loss(
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
     old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
-    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, log_ratio_bound)
+    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob)
     ratio = jnp.exp(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
     loss = -_clipped_objective(ratio, adv, low, high, dual_clip)
-    above, below = ratio > high, ratio < low
     maximum = jnp.inf if dual_clip is None else dual_clip
-    outputs = PpoOutputs(
-        log_ratio=log_ratio,
-        ratio=ratio,
-        clipped=((adv > 0) & above) | ((adv < 0) & below),
-        dual_clipped=(adv < 0) & (ratio > maximum),
-        ratio_outside=above | below,
-        bounded=bounded,
-        approximate_kl=ratios.k3(log_ratio),
-    )
-    return loss, outputs
+    is_far = (ratio < low) | (ratio > maximum)
+    clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & is_far) | bounded
+    return loss, RatioOutputs(log_ratio, ratio, clipped, ratios.k3(log_ratio))
 
 
 @checked
@@ -216,12 +188,11 @@ def decoupled_ppo_loss(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
-    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> tuple[Float[Array, "..."], DecoupledPpoOutputs]:
+) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the decoupled PPO loss.
 
     Takes time steps, returns the loss of each, and diagnostics.
@@ -239,13 +210,13 @@ def decoupled_ppo_loss(
     Args:
         proximal_log_prob: The same of the proximal policy, shape `[...]`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
-        log_ratio_bound: Bound of the log-ratios' magnitude, in (0, inf], shape `[]`.
         max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv` and the other policies get no gradient.
         Other arguments: as `ppo_clip_loss`.
 
     Returns:
-        A tuple of two: losses, shape `[...]`, and a `DecoupledPpoOutputs`.
+        A tuple of two: losses, shape `[...]`, 0 at ignored steps, and the
+        `RatioOutputs` of :math:`ρ_t`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
@@ -253,8 +224,8 @@ def decoupled_ppo_loss(
     Example:
         >>> log_probs_t = jnp.log(jnp.array([[0.5], [0.125], [0.25]]))
         >>> loss, outputs = rlaxlib.decoupled_ppo_loss(*log_probs_t, jnp.ones(1), 0.5)
-        >>> print(loss, outputs.weight, outputs.proximal.ratio)
-        [-3.] [2.] [2.]
+        >>> print(loss, outputs.ratio)
+        [-3.] [2.]
 
     References:
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
@@ -268,16 +239,13 @@ def decoupled_ppo_loss(
         epsilon=epsilon,
         epsilon_high=epsilon_high,
         dual_clip=dual_clip,
-        log_ratio_bound=log_ratio_bound,
         stop_target_gradients=stop_target_gradients,
         sample_mask=sample_mask,
     )
-    log_ratio, _ = bounded_log_ratio(log_prob, old, log_ratio_bound)
-    log_weight, _ = bounded_log_ratio(proximal, old, log_ratio_bound)
-    weight = jnp.exp(log_weight)
+    weight = jnp.exp(bounded_log_ratio(proximal, old)[0])
     if max_weight is not None:
         weight = jnp.where(weight > max_weight, max_weight, weight)
-    return weight * loss, DecoupledPpoOutputs(log_ratio, weight, outputs)
+    return weight * loss, outputs
 
 
 @checked

@@ -8,8 +8,6 @@ of time steps on any axes, and return one loss a time step, beside diagnostics.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from jax import Array
 
@@ -19,30 +17,14 @@ from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib.policies._ppo import RatioOutputs
 
 __all__ = [
-    "RatioOutputs",
     "adaptive_kl_coefficient",
     "discovered_policy_loss",
     "ppo_penalty_loss",
     "simple_policy_loss",
 ]
-
-
-class RatioOutputs(NamedTuple):
-    """Diagnostics of a policy update: ratios and approximate KL.
-
-    Attributes:
-        log_ratio: Bounded log-ratios :math:`log ρ_t`, for diagnostics, shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
-        bounded: True where :math:`|log ρ_t|` exceeds its bound, shape `[...]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
-    """
-
-    log_ratio: Float[Array, "..."]
-    ratio: Float[Array, "..."]
-    bounded: Bool[Array, "..."]
-    approximate_kl: Float[Array, "..."]
 
 
 @checked
@@ -51,7 +33,6 @@ def ppo_penalty_loss(
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     coefficient: Float[ArrayLike, "in [0, inf)"],
-    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     kl: Float[ArrayLike, "..."] | None = None,
     stop_target_gradients: bool = True,
@@ -90,7 +71,7 @@ def ppo_penalty_loss(
         2017. https://arxiv.org/abs/1707.06347
     """
     old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
-    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
+    outputs = _compare(log_prob, old_log_prob)
     if kl is None:
         kl = outputs.approximate_kl
     return safe.product(coefficient, kl) - outputs.ratio * adv, outputs
@@ -162,7 +143,6 @@ def simple_policy_loss(
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in (0, inf)"] = 0.2,
-    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -200,7 +180,7 @@ def simple_policy_loss(
         https://arxiv.org/abs/2401.16025
     """
     old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
-    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
+    outputs = _compare(log_prob, old_log_prob)
     ratio = outputs.ratio
     penalty = jnp.abs(adv) / (2 * epsilon) * jnp.square(ratio - 1)
     return penalty - ratio * adv, outputs
@@ -213,7 +193,6 @@ def discovered_policy_loss(
     adv: Float[ArrayLike, "..."],
     alpha: Float[ArrayLike, "in (0, inf)"] = 2.0,
     beta: Float[ArrayLike, "in (0, inf)"] = 0.6,
-    log_ratio_bound: Float[ArrayLike, "in (0, inf]"] = 20.0,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -255,7 +234,7 @@ def discovered_policy_loss(
         https://arxiv.org/abs/2210.05639
     """
     old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
-    outputs = _compare(log_prob, old_log_prob, log_ratio_bound)
+    outputs = _compare(log_prob, old_log_prob)
     ratio, positive = outputs.ratio, adv >= 0
     x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
@@ -263,8 +242,8 @@ def discovered_policy_loss(
     return drift - ratio * adv, outputs
 
 
-def _compare(log_prob: Array, old_log_prob: Array, bound: Array) -> RatioOutputs:
-    """Return log-ratios, and the diagnostics that follow from them."""
-    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob, bound)
+def _compare(log_prob: Array, old_log_prob: Array) -> RatioOutputs:
+    """Return log-ratios, and the statistics that follow from them."""
+    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob)
     kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

@@ -94,16 +94,11 @@ def general_off_policy_returns_from_action_values(
         Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
         https://arxiv.org/abs/1602.04951
     """
-    return general_off_policy_returns_from_q_and_v(
-        q_t=pick(q_t, a_t),
-        v_t=safe.expectation(pi_t, q_t),
-        r_t=r_t,
-        discount_t=discount_t,
-        c_t=c_t,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+    step = pick(q_t, a_t), safe.expectation(pi_t, q_t), r_t, discount_t, c_t
+    returns = general_off_policy_returns_from_q_and_v(
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
+    return stop_if(stop_target_gradients, returns)
 
 
 @checked
@@ -274,14 +269,9 @@ def tree_backup(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
+    c_t = safe.product(lambda_, pick(pi_t, a_t))
+    step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = general_off_policy_returns_from_action_values(
-        q_t=q_t,
-        a_t=a_t,
-        r_t=r_t,
-        discount_t=discount_t,
-        c_t=safe.product(lambda_, pick(pi_t, a_t)),
-        pi_t=pi_t,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)

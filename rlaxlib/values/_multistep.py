@@ -83,12 +83,7 @@ def td_lambda(
         1988. https://doi.org/10.1007/BF00115009
     """
     targets = returns.lambda_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=v_t,
-        lambda_=lambda_,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, v_tm1, stop_target_gradients)
 
@@ -146,16 +141,11 @@ def sarsa_lambda(
         Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
         Introduction*, 2018. http://incompleteideas.net/book/the-book-2nd.html
     """
-    return td_lambda(
-        v_tm1=pick(q_tm1, a_tm1),
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=pick(q_t, a_t),
-        lambda_=lambda_,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+    v_t = pick(q_t, a_t)
+    targets = returns.lambda_returns(
+        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
 @checked
@@ -205,16 +195,11 @@ def q_lambda(
         Jing Peng and Ronald J. Williams, *Incremental Multi-Step Q-Learning*, 1994.
         https://doi.org/10.1016/B978-1-55860-335-6.50035-0
     """
-    return td_lambda(
-        v_tm1=pick(q_tm1, a_tm1),
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=safe.largest(q_t, axis=-1),
-        lambda_=lambda_,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+    v_t = safe.largest(q_t, axis=-1)
+    targets = returns.lambda_returns(
+        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
+    return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
 
 @checked
@@ -318,15 +303,10 @@ def retrace(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
+    c_t = retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps)
+    step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=q_t,
-        a_t=a_t,
-        r_t=r_t,
-        discount_t=discount_t,
-        c_t=retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
-        pi_t=pi_t,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
@@ -387,14 +367,10 @@ def retrace_continuous(
     last = r_t.size - 1
     log_rhos = log_rhos[:last]
     lambda_ = lambda_[:last] if lambda_.ndim else lambda_
+    # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
+    c_t = safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0)))
+    step = q_t, v_t, r_t, discount_t, c_t
     targets = returns.general_off_policy_returns_from_q_and_v(
-        q_t=q_t,
-        v_t=v_t,
-        r_t=r_t,
-        discount_t=discount_t,
-        # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-        c_t=safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0))),
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, q_tm1, stop_target_gradients)

@@ -72,13 +72,9 @@ def n_step_q_learning(
         Volodymyr Mnih and others, *Asynchronous Methods for Deep Reinforcement
         Learning*, section 4, 2016. https://arxiv.org/abs/1602.01783
     """
+    v_t = safe.largest(q_t, axis=-1)
     targets = returns.n_step_bootstrapped_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=safe.largest(q_t, axis=-1),
-        n=n,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        r_t, discount_t, v_t, n, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
@@ -131,12 +127,8 @@ def n_step_double_q_learning(
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 3.1,
         2018. https://arxiv.org/abs/1803.00933
     """
+    v_t = pick(q_t_value, best(q_t_selector))
     targets = returns.n_step_bootstrapped_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=pick(q_t_value, best(q_t_selector)),
-        n=n,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        r_t, discount_t, v_t, n, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)

@@ -24,6 +24,7 @@ from jax import Array
 
 from rlaxlib import returns
 from rlaxlib._core import checks, gradients, safe
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
@@ -83,16 +84,11 @@ def transformed_lambda_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
+    v_t = _applied("apply_inv", tx_pair, safe.without(discount_t, v_t))
     targets = returns.lambda_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
-        lambda_=lambda_,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
-    return _applied("apply", tx_pair, targets)
+    return stop_if(stop_target_gradients, _applied("apply", tx_pair, targets))
 
 
 @checked
@@ -141,17 +137,12 @@ def transformed_n_step_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
+    v_t = _applied("apply_inv", tx_pair, safe.without(discount_t, v_t))
+    step = r_t, discount_t, v_t, n, lambda_t
     targets = returns.n_step_bootstrapped_returns(
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=_applied("apply_inv", tx_pair, safe.without(discount_t, v_t)),
-        n=n,
-        lambda_t=lambda_t,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
-    return _applied("apply", tx_pair, targets)
+    return stop_if(stop_target_gradients, _applied("apply", tx_pair, targets))
 
 
 @checked
@@ -203,18 +194,12 @@ def transformed_general_off_policy_returns_from_action_values(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
+    q_t = _applied("apply_inv", tx_pair, safe.without(discount_t[:, None], q_t))
+    step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = returns.general_off_policy_returns_from_action_values(
-        q_t=_applied("apply_inv", tx_pair, safe.without(discount_t[:, None], q_t)),
-        a_t=a_t,
-        r_t=r_t,
-        discount_t=discount_t,
-        c_t=c_t,
-        pi_t=pi_t,
-        stop_target_gradients=stop_target_gradients,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
-    return _applied("apply", tx_pair, targets)
+    return stop_if(stop_target_gradients, _applied("apply", tx_pair, targets))
 
 
 @checked
@@ -266,14 +251,9 @@ def transformed_q_lambda(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
+    step = r_t, discount_t, safe.largest(q_t, axis=-1), lambda_
     targets = transformed_lambda_returns(
-        tx_pair=tx_pair,
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=safe.largest(q_t, axis=-1),
-        lambda_=lambda_,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        tx_pair, *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
@@ -331,16 +311,10 @@ def transformed_retrace(
         Rémi Munos and others, *Safe and Efficient Off-Policy Reinforcement Learning*,
         2016. https://arxiv.org/abs/1606.02647
     """
+    c_t = retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps)
+    step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = transformed_general_off_policy_returns_from_action_values(
-        tx_pair=tx_pair,
-        q_t=q_t,
-        a_t=a_t,
-        r_t=r_t,
-        discount_t=discount_t,
-        c_t=retrace_coefficients(a_t, pi_t, mu_t, lambda_, eps),
-        pi_t=pi_t,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        tx_pair, *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 
@@ -397,14 +371,9 @@ def transformed_n_step_q_learning(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
+    step = r_t, discount_t, pick(target_q_t, a_t), n
     targets = transformed_n_step_returns(
-        tx_pair=tx_pair,
-        r_t=r_t,
-        discount_t=discount_t,
-        v_t=pick(target_q_t, a_t),
-        n=n,
-        truncated_t=truncated_t,
-        sample_mask=sample_mask,
+        tx_pair, *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
 

@@ -15,10 +15,20 @@ RNG = np.random.default_rng(0)
 OLD = np.float32(-RNG.uniform(0.5, 3.0, 6))
 NEW = OLD + np.float32([0.5, -0.7, 0.1, -0.1, 0, 1.5])
 MASK = np.array([True, False, True, True, False, True])
+
+
+def without_outputs(function):
+    """Return a function that returns losses without statistics."""
+    return lambda *arguments, **settings: function(*arguments, **settings)[0]
+
+
+cispo_loss = without_outputs(rlaxlib.cispo_loss)
+sapo_loss = without_outputs(rlaxlib.sapo_loss)
+gmpo_loss = without_outputs(rlaxlib.gmpo_loss)
 LOSSES = {
-    "cispo": rlaxlib.cispo_loss,
-    "sapo": rlaxlib.sapo_loss,
-    "gmpo": rlaxlib.gmpo_loss,
+    "cispo": cispo_loss,
+    "sapo": sapo_loss,
+    "gmpo": gmpo_loss,
     "gspo": lambda log_prob, old_log_prob, adv, **settings: (
         adv * rlaxlib.gspo_ratio(log_prob, old_log_prob, **settings)
     ),
@@ -88,7 +98,8 @@ def test_tokens_may_have_any_shape(row):
     numbers = {name: x for name, x in each[0].items() if not x.ndim}
     batch = contract.stack([{n: x for n, x in y.items() if x.ndim} for y in each])
     function = functools.partial(row.call(), **numbers)
-    close(jax.jit(function)(**batch), jax.vmap(lambda x: function(**x))(batch))
+    mapped = jax.vmap(lambda x: function(**x))(batch)
+    jax.tree.map(close, jax.jit(function)(**batch), mapped)
 
 
 @each_loss
@@ -113,9 +124,7 @@ def test_tokens_that_a_policy_rules_out_give_no_nan(loss, adv):
 
 def test_weights_without_an_upper_bound_give_no_nan():
     arguments = NEW, np.full_like(NEW, -np.inf), np.float32(0)
-    losses, gradient = value_and_gradient(
-        rlaxlib.cispo_loss, *arguments, epsilon_high=np.inf
-    )
+    losses, gradient = value_and_gradient(cispo_loss, *arguments, epsilon_high=np.inf)
     np.testing.assert_array_equal(losses, 0.0)
     np.testing.assert_array_equal(gradient, 0.0)
 
@@ -161,7 +170,7 @@ def test_gradient_of_a_policy_that_did_not_change_is_the_policy_gradient(name):
 def test_cispo_keeps_the_gradient_that_ppo_clips():
     adv = np.ones_like(OLD)
     clipped = gradient(lambda x: rlaxlib.ppo_clip_loss(x, OLD, adv)[0])
-    kept = gradient(rlaxlib.cispo_loss, NEW, OLD, 1.0, 0.2, 0.2)
+    kept = gradient(cispo_loss, NEW, OLD, 1.0, 0.2, 0.2)
     close(clipped[[0, 5]], 0.0)
     close(kept[[0, 5]], -1.2)
     close(kept[1], -0.8)
@@ -169,13 +178,13 @@ def test_cispo_keeps_the_gradient_that_ppo_clips():
 
 
 def test_cispo_without_bounds_is_the_importance_weighted_policy_gradient():
-    found = gradient(rlaxlib.cispo_loss, NEW, OLD, 3.0, 1.0, np.inf)
+    found = gradient(cispo_loss, NEW, OLD, 3.0, 1.0, np.inf)
     close(found, -3.0 * np.exp(NEW - OLD))
 
 
 def test_sapo_fades_faster_for_negative_advantages():
-    gains = -gradient(rlaxlib.sapo_loss, NEW, OLD, 1.0, 1.0, 5.0)
-    losses = gradient(rlaxlib.sapo_loss, NEW, OLD, -1.0, 1.0, 5.0)
+    gains = -gradient(sapo_loss, NEW, OLD, 1.0, 1.0, 5.0)
+    losses = gradient(sapo_loss, NEW, OLD, -1.0, 1.0, 5.0)
     assert np.all(losses[[0, 1, 5]] < gains[[0, 1, 5]])
     # The gate has derivative 1 at a ratio of 1, whatever the temperature.
     close(losses[4], 1.0)
@@ -236,18 +245,39 @@ def test_gspo_clips_whole_sequences(adv, shift):
 
 
 def test_gmpo_within_its_bounds_is_the_sequence_ratio_times_the_advantage():
-    found = jax.jit(rlaxlib.gmpo_loss)(NEW, OLD, -2.0, epsilon=5.0)
+    found = jax.jit(gmpo_loss)(NEW, OLD, -2.0, epsilon=5.0)
     close(found, np.full(6, 2.0 * np.exp(np.mean(NEW - OLD))))
 
 
 def test_gmpo_clips_tokens_on_the_side_that_the_advantage_favours():
     above, below = NEW - OLD > 0.4, NEW - OLD < -0.4
-    np.testing.assert_array_equal(
-        gradient(rlaxlib.gmpo_loss, NEW, OLD, 1.0) == 0, above
+    np.testing.assert_array_equal(gradient(gmpo_loss, NEW, OLD, 1.0) == 0, above)
+    np.testing.assert_array_equal(gradient(gmpo_loss, NEW, OLD, -1.0) == 0, below)
+
+
+def test_losses_of_ratios_give_the_same_statistics():
+    adv, settings = np.float32(1.0), {"sample_mask": MASK}
+    _, expected = rlaxlib.ppo_clip_loss(NEW, OLD, np.full(6, adv), **settings)
+    for name in ("cispo_loss", "sapo_loss", "gmpo_loss"):
+        _, found = getattr(rlaxlib, name)(NEW, OLD, adv, **settings)
+        assert type(found) is rlaxlib.RatioOutputs
+        for field in ("log_ratio", "ratio", "approximate_kl"):
+            close(getattr(found, field), getattr(expected, field))
+        assert not np.any(found.clipped[~MASK])
+
+
+def test_statistics_report_the_tokens_that_are_clipped():
+    ratio = np.exp(NEW - OLD)
+    _, outputs = rlaxlib.cispo_loss(NEW, OLD, 1.0, 0.4, 0.5)
+    np.testing.assert_array_equal(outputs.clipped, (ratio < 0.6) | (ratio > 1.5))
+    for adv in (-1.0, 1.0):
+        _, outputs = rlaxlib.gmpo_loss(NEW, OLD, adv)
+        clipped = gradient(gmpo_loss, NEW, OLD, adv) == 0
+        np.testing.assert_array_equal(outputs.clipped, clipped)
+    _, outputs = rlaxlib.sapo_loss(
+        np.float32([-1.0, 0.0]), np.float32([-1.0, -30.0]), 1.0
     )
-    np.testing.assert_array_equal(
-        gradient(rlaxlib.gmpo_loss, NEW, OLD, -1.0) == 0, below
-    )
+    np.testing.assert_array_equal(outputs.clipped, [False, True])
 
 
 # --- KL. ---

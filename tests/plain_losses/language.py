@@ -222,6 +222,7 @@ def score(w, tokens):
 
 
 def plain_reward_model(p, t):
+    """huggingface/trl@f2cd577, trl/trainer/reward_trainer.py."""
     rows, pair = jnp.arange(len(LAST)), vars(PREFERENCES).values()
     good, bad = (p[x.tokens[rows, LAST - 1], 0] for x in pair)
     return jnp.mean(-jnp.log(jax.nn.sigmoid(good - bad)) + 0.01 * (good + bad) ** 2)

@@ -75,6 +75,7 @@ def plain_otb(p, t):
 
 
 def plain_dft(p, t):
+    """yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py."""
     return mean_of_tokens(-stop(jnp.exp(log_pi(p))) * log_pi(p))
 
 

@@ -195,6 +195,7 @@ def plain_mmd_dqn(p, t):
 
 
 def plain_advantage_learning(p, t, persistent=False):
+    """chainer/chainerrl@7eed375, chainerrl/agents/al.py."""
     q_t = Q(t, ONE.s_t)
     target_q = Q(t, ONE.s_tm1)
     target = one_step(jnp.max(q_t, -1))
@@ -202,6 +203,10 @@ def plain_advantage_learning(p, t, persistent=False):
     repeated = one_step(pick(q_t, ONE.a_tm1))
     both = jnp.maximum(target - 0.9 * gap, repeated if persistent else -jnp.inf)
     return jnp.mean(huber(stop(both) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+
+
+def plain_persistent_advantage_learning(p, t):
+    return plain_advantage_learning(p, t, persistent=True)
 
 
 def plain_deep_mellow(p, t):
@@ -235,7 +240,7 @@ CASES = {
     ),
     "persistent_advantage_learning": Case(
         of(recipes.persistent_advantage_learning, Q, ONE),
-        lambda p, t: plain_advantage_learning(p, t, persistent=True),
+        plain_persistent_advantage_learning,
         Q_PARAMS,
     ),
     "deep_mellow": Case(

@@ -35,21 +35,6 @@ def approximate_kl(log_ratio, kind="k3", sample_mask=None):
     return np.mean(estimates[kind])
 
 
-def clip_fraction(
-    log_ratio, epsilon=0.2, epsilon_high=None, adv=None, sample_mask=None
-):
-    """Schulman et al. 2017, section 3."""
-    high = 1 + (epsilon if epsilon_high is None else epsilon_high)
-    ratios = np.exp(unmasked(log_ratio, sample_mask))
-    clipped = np.clip(ratios, 1 - epsilon, high)
-    if adv is None:
-        return np.mean(clipped != ratios)
-    advantages = unmasked(adv, sample_mask)
-    return np.mean(
-        np.minimum(ratios * advantages, clipped * advantages) != ratios * advantages
-    )
-
-
 def effective_sample_size(log_weights, sample_mask=None):
     """Kong 1992."""
     weights = np.exp(unmasked(log_weights, sample_mask))
@@ -224,31 +209,6 @@ ROWS = [
         "log_ratio",
         cases={"k1": {"kind": "k1"}, "k2": {"kind": "k2"}, "k3": {"kind": "k3"}},
         invalid=({"kind": "k4"},),
-    ),
-    *rows(
-        "clip_fraction",
-        clip_fraction,
-        "log_ratio",
-        cases={"no mask": {}, "high": {"epsilon_high": 0.5}},
-        gradients=Gradients(exist=False),
-    ),
-    *rows(
-        "clip_fraction",
-        clip_fraction,
-        "log_ratio",
-        "adv",
-        cases={},
-        case="advantages",
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        name="clip_fraction",
-        case="own bounds",
-        definition=clip_fraction,
-        make=make_samples("log_ratio", "epsilon", "epsilon_high", "adv"),
-        peer=Peer(why_not="rlax has no such function"),
-        gradients=Gradients(exist=False),
-        invalid=({"epsilon": -0.1}, {"epsilon_high": -0.1}),
     ),
     *rows(
         "effective_sample_size",

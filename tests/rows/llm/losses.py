@@ -17,6 +17,15 @@ def mean(sample_mask, x):
 # --- Losses. ---
 
 
+def ratio_outputs(log_prob, old_log_prob, clipped, sample_mask):
+    """Return log-ratios, ratios, clips, and Schulman's estimates of the KL."""
+    log_ratio = kept(sample_mask, log_prob - old_log_prob)
+    clipped = np.broadcast_to(kept(sample_mask, clipped), log_ratio.shape)
+    ratio = np.exp(log_ratio)
+    kl = ratio - 1 - log_ratio
+    return log_ratio, kept(sample_mask, ratio), clipped != 0, kl
+
+
 def cispo_weight(log_prob, old_log_prob, epsilon=1.0, epsilon_high=4.0):
     return np.clip(np.exp(log_prob - old_log_prob), 1 - epsilon, 1 + epsilon_high)
 
@@ -24,7 +33,9 @@ def cispo_weight(log_prob, old_log_prob, epsilon=1.0, epsilon_high=4.0):
 def cispo_loss(log_prob, old_log_prob, adv, sample_mask=None, **bounds):
     """MiniMax 2025, equations 4 and 5."""
     weight = cispo_weight(log_prob, old_log_prob, **bounds)
-    return kept(sample_mask, -weight * adv * log_prob)
+    clipped = weight != np.exp(log_prob - old_log_prob)
+    statistics = ratio_outputs(log_prob, old_log_prob, clipped, sample_mask)
+    return kept(sample_mask, -weight * adv * log_prob), *statistics
 
 
 def sapo_loss(
@@ -39,7 +50,8 @@ def sapo_loss(
     tau = np.where(adv > 0, temperature_positive, temperature_negative)
     ratio = np.exp(log_prob - old_log_prob)
     sigmoid = 1 / (1 + np.exp(-tau * (ratio - 1)))
-    return kept(sample_mask, -4 / tau * sigmoid * adv)
+    statistics = ratio_outputs(log_prob, old_log_prob, False, sample_mask)
+    return kept(sample_mask, -4 / tau * sigmoid * adv), *statistics
 
 
 def gspo_ratio(log_prob, old_log_prob, level="sequence", sample_mask=None):
@@ -58,7 +70,9 @@ def gmpo_loss(
     clipped = np.clip(log_ratio, -epsilon, high)
     smaller = sign * np.minimum(sign * log_ratio, sign * clipped)
     loss = -adv * np.exp(mean(sample_mask, smaller))
-    return kept(sample_mask, np.full(len(log_prob), loss))
+    clipped = smaller != log_ratio
+    statistics = ratio_outputs(log_prob, old_log_prob, clipped, sample_mask)
+    return kept(sample_mask, np.full(len(log_prob), loss)), *statistics
 
 
 def kl_loss(log_prob, ref_log_prob, kind="k3", sample_mask=None):
@@ -154,7 +168,10 @@ OLD = ("log_prob", "old_log_prob")
 STEP = (*OLD, "adv")
 
 
-CISPO = weighted(cispo_weights, *STEP)
+def cispo_moved(x, fixed, settings):
+    """Differentiate the loss with fixed weights, and all statistics."""
+    loss = weighted(cispo_weights, *STEP)(x, fixed, settings)
+    return [loss, *cispo_loss(**fixed | x, **settings)[1:]]
 
 
 KL = weighted(lambda x, y, **_: x - y, "log_prob", "ref_log_prob")
@@ -179,7 +196,7 @@ ROWS = [
             make_tokens(*names),
             case,
             settings,
-            CISPO,
+            cispo_moved,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
             constants=FIXED,

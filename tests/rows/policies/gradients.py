@@ -13,9 +13,9 @@ def softmax(logits, action_mask=None):
     return weights / np.sum(weights, axis=-1, keepdims=True)
 
 
-def policy_gradient_loss(logits_t, a_t, adv_t, w_t):
+def policy_gradient_loss(logits_t, a_t, adv_t, w_t=1.0, sample_mask=None):
     log_prob_t = np.log(softmax(logits_t))[np.arange(len(a_t)), a_t]
-    return -np.mean(w_t * adv_t * log_prob_t)
+    return -np.mean((w_t * adv_t * log_prob_t)[sample_mask])
 
 
 def reinforce_loss(log_prob, adv, sample_mask=None):
@@ -60,10 +60,10 @@ def acer_policy_loss(
     return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
-def entropy_loss(logits_t, w_t):
+def entropy_loss(logits_t, w_t=1.0, sample_mask=None):
     probs_t = softmax(logits_t)
     entropy_t = -np.sum(probs_t * np.log(probs_t), axis=-1)
-    return -np.mean(w_t * entropy_t)
+    return -np.mean((w_t * entropy_t)[sample_mask])
 
 
 def advantages(logits_t, q_t):
@@ -156,6 +156,17 @@ def make_policy_gradient(rng):
     }
 
 
+def at_valid_steps(make):
+    """Return a maker without weights, and with a mask of time steps."""
+
+    def make_masked(rng):
+        drawn = make(rng)
+        del drawn["w_t"]
+        return drawn | {"sample_mask": rng.permutation(np.arange(STEPS) > 1)}
+
+    return make_masked
+
+
 def make_reinforce(*names):
     def make(rng):
         drawn = {
@@ -232,6 +243,14 @@ ROWS = [
         gradients=Gradients(targets=("adv_t",)),
     ),
     Row(
+        name="policy_gradient_loss",
+        case="masked",
+        definition=policy_gradient_loss,
+        make=at_valid_steps(make_policy_gradient),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("adv_t",)),
+    ),
+    Row(
         name="reinforce_loss",
         definition=reinforce_loss,
         make=make_reinforce("log_prob", "adv"),
@@ -287,6 +306,13 @@ ROWS = [
         ]
     ),
     Row(name="entropy_loss", definition=entropy_loss, make=make_entropy),
+    Row(
+        name="entropy_loss",
+        case="masked",
+        definition=entropy_loss,
+        make=at_valid_steps(make_entropy),
+        peer=Peer(why_not=NEW),
+    ),
     Row(
         name="qpg_loss",
         definition=qpg_loss,

@@ -30,15 +30,13 @@ EPSILON, EPSILON_HIGH = 0.2, 0.3
 # --- Losses of log-probabilities. ---
 
 
-def ratios(log_prob, old_log_prob, log_ratio_bound=20.0, sample_mask=None):
-    """Return log-ratios, ratios, bounds, and Schulman's estimates of the KL."""
+def ratios(log_prob, old_log_prob, sample_mask=None):
+    """Return log-ratios, ratios, no clips, and Schulman's estimates of the KL."""
     difference = log_prob - old_log_prob
     if sample_mask is not None:
         difference = np.where(sample_mask, difference, 0.0)
-    log_ratio = np.clip(difference, -log_ratio_bound, log_ratio_bound)
-    ratio = np.exp(log_ratio)
-    bounded = np.abs(difference) > log_ratio_bound
-    return log_ratio, ratio, bounded, ratio - 1 - log_ratio
+    ratio = np.exp(difference)
+    return difference, ratio, np.zeros_like(ratio, bool), ratio - 1 - difference
 
 
 def valid(sample_mask, loss):
@@ -53,33 +51,27 @@ def ppo_clip_loss(
     epsilon_high=None,
     dual_clip=None,
     sample_mask=None,
-    **bound,
 ):
     """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
     low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
-    log_ratio, ratio, bounded, kl = ratios(
-        log_prob, old_log_prob, sample_mask=sample_mask, **bound
-    )
+    log_ratio, ratio, _, kl = ratios(log_prob, old_log_prob, sample_mask=sample_mask)
     adv = valid(sample_mask, adv)
     objective = np.minimum(ratio * adv, np.clip(ratio, low, high) * adv)
     clipped = objective != ratio * adv
-    dual = np.zeros(len(adv), bool)
     if dual_clip is not None:
         dual = (adv < 0) & (objective < dual_clip * adv)
         objective = np.where(dual, dual_clip * adv, objective)
-    outside = (ratio < low) | (ratio > high)
-    ratio = valid(sample_mask, ratio)
-    return -objective, log_ratio, ratio, clipped, dual, outside, bounded, kl
+        clipped |= dual
+    return -objective, log_ratio, valid(sample_mask, ratio), clipped, kl
 
 
 def decoupled_ppo_loss(log_prob, old_log_prob, proximal_log_prob, adv, **settings):
     """Hilton et al. 2021."""
     mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
-    log_ratio, *_ = ratios(log_prob, old_log_prob, sample_mask=mask)
     _, weight, _, _ = ratios(proximal_log_prob, old_log_prob, sample_mask=mask)
     weight = np.minimum(max_weight, weight)
     loss, *rest = ppo_clip_loss(log_prob, proximal_log_prob, adv, **settings)
-    return weight * loss, log_ratio, valid(mask, weight), *rest
+    return weight * loss, *rest
 
 
 # --- Losses of values. ---
@@ -192,7 +184,6 @@ INVALID_CLIPS = (
     {"epsilon": -0.1},
     {"epsilon_high": -0.1},
     {"dual_clip": 1.0},
-    {"log_ratio_bound": 0.0},
 )
 
 
@@ -210,7 +201,7 @@ ROWS = [
         ppo_clip_loss,
         make_steps,
         STEP,
-        {**CLIPS, "bounded": {"log_ratio_bound": 0.25}},
+        CLIPS,
         invalid=INVALID_CLIPS,
         precision=Precision(condition=2.0),
     ),

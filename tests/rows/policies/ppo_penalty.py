@@ -83,7 +83,7 @@ ROWS = [
         make_steps,
         (*STEP, "kl"),
         {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
-        invalid=({"coefficient": -1.0}, {"log_ratio_bound": 0.0}),
+        invalid=({"coefficient": -1.0},),
         precision=Precision(condition=2.0),
     ),
     *rows_of(
@@ -100,7 +100,7 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
-        invalid=({"epsilon": 0.0}, {"log_ratio_bound": 0.0}),
+        invalid=({"epsilon": 0.0},),
         precision=Precision(condition=8.0),
     ),
     *rows_of(
@@ -109,7 +109,7 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
-        invalid=({"alpha": 0.0}, {"beta": 0.0}, {"log_ratio_bound": 0.0}),
+        invalid=({"alpha": 0.0}, {"beta": 0.0}),
         precision=Precision(condition=4.0),
     ),
     *(

@@ -185,7 +185,9 @@ def on_mesh(row):
 
 def mapped(row, whole=()):
     """Return value and gradient over a batch, some arguments being whole."""
-    row = dataclasses.replace(row, constant=row.gradients.constants + whole)
+    constants = row.gradients.constants + whole
+    gradients = dataclasses.replace(row.gradients, constants=constants)
+    row = dataclasses.replace(row, gradients=gradients)
     function = row.call(**row.setting(row.flags[-1]))
 
     def one(mapped, whole):

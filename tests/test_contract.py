@@ -140,7 +140,7 @@ def test_error_for_a_batch_points_to_vmap(row):
     with pytest.raises(rlaxlib.ArgumentError) as error:
         row.call()(**batch)
     message = str(error.value)
-    assert message.startswith(row.name)
+    assert message.startswith(row.shown)
     assert any(f"`{name}`" in message for name in inputs)
     assert "jax.vmap" in message
 

@@ -150,8 +150,10 @@ def remax(params, apply, batch, kl_cost=0.05):
 
     The batch has `greedy_rewards`, [P]. One update for each batch. Li et al., 2023,
     https://arxiv.org/abs/2310.10505. Source: github.com/liziniu/ReMax@536ba49,
-    step3_rlhf_finetuning/remax_trainer.py. Usual: one answer for each prompt, KL cost
-    0.05 and a discount of 0.99 over tokens, which is 1 here, Adam 1e-6.
+    step3_rlhf_finetuning/remax_trainer.py, a mean over tokens: this loss is as many
+    times that as answers have tokens. There a token bears the KL of later ones alone,
+    discounted by 0.99; here that of the answer. Usual: one answer for each prompt, KL
+    cost 0.05, Adam 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
     log_prob = log_probs(params, apply, batch)
@@ -164,8 +166,9 @@ def opo(params, apply, batch):
     """OPO: REINFORCE on policy, with the baseline of least variance.
 
     One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585.
-    Source: github.com/microsoft/LMOps@4f2a9de, opo/verl/trainer/ppo/core_algos.py.
-    Usual (paper; the code): groups of 16, no KL cost and no entropy bonus, Adam 1e-6.
+    Source: github.com/microsoft/LMOps@4f2a9de, opo/verl/trainer/ppo/core_algos.py, the
+    same advantages. Usual (paper; the code): groups of 16, no KL cost and no entropy
+    bonus, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)

@@ -413,9 +413,10 @@ def decision_transformer(params, apply, batch):
     `apply` takes the returns-to-go, [B, T], observations and actions, and returns
     logits of each action given what precedes it, [B, T, A]. Chen et al., 2021,
     https://arxiv.org/abs/2106.01345. Source:
-    github.com/kzl/decision-transformer@e2d82e6, atari/mingpt/trainer_atari.py. Usual:
-    contexts of 20 steps, AdamW 1e-4, weight decay 1e-4, batch 64, returns of locomotion
-    divided by 1000. Atari: 30 or 50 steps, AdamW 6e-4, weight decay 0.1, batch 128.
+    github.com/kzl/decision-transformer@e2d82e6, atari/mingpt/trainer_atari.py, and
+    atari/mingpt/model_atari.py, the same loss. Usual: contexts of 20 steps, AdamW 1e-4,
+    weight decay 1e-4, batch 64, returns of locomotion divided by 1000. Atari: 30 or 50
+    steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
     returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))

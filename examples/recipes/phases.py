@@ -33,9 +33,9 @@ def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1
     `apply` returns q, and `td_loss` is the loss of the student, such as `dqn`. Agarwal
     et al., 2022, https://arxiv.org/abs/2206.01626. Source:
     github.com/google-research/reincarnating_rl@e9df46e,
-    reincarnating_rl/qdagger_dqn_agent.py. Usual: `weight` is 3 times 1 minus the ratio
-    of the scores of student and teacher, temperature 0.1, 3-step targets, Adam 1e-4,
-    which falls to 1e-5 with the weight.
+    reincarnating_rl/qdagger_dqn_agent.py, the same gradient: a KL divergence there.
+    Usual: `weight` is 3 times 1 minus the ratio of the scores of student and teacher,
+    temperature 0.1, 3-step targets, Adam 1e-4, which falls to 1e-5 with the weight.
     """
     q, teacher_q = (apply(p, batch.s_tm1) for p in (params, teacher_params))
     teacher = jax.nn.softmax(jax.lax.stop_gradient(teacher_q) / temperature)

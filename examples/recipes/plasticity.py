@@ -26,7 +26,8 @@ def l2_init(params, initial_params, loss, weight=1e-3):
     """L2 Init: a loss, and the squared distance from the initial parameters.
 
     Kumar et al., 2023, https://arxiv.org/abs/2308.11958. Source:
-    github.com/skumar9876/L2_Init@3f86d26, agents/agents.py. Usual: weights 1e-2 to
-    1e-5, Adam 1e-3 or 1e-4.
+    github.com/skumar9876/L2_Init@3f86d26, agents/agents.py, where the penalty has a ½:
+    a weight there is half of it here. Usual: weights 1e-2 to 1e-5 there, Adam 1e-3 or
+    1e-4.
     """
     return loss(params) + weight * rlaxlib.l2_init_loss(params, initial_params)

@@ -97,8 +97,9 @@ def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
 
     Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Source:
     github.com/openai/baselines@ea25b9e, baselines/a2c/a2c.py, the same loss. Usual:
-    streams of 5 steps, 16 environments, discount 0.99, RMSProp 7e-4, gradients clipped
-    to a norm of 0.5. There 0.5 weighs squares without ½, which is 1 here.
+    streams of 5 steps, 16 environments, discount 0.99, RMSProp 7e-4 with decay 0.99 and
+    epsilon 1e-5, annealed to 0, gradients clipped to a norm of 0.5. There 0.5 weighs
+    squares without ½, which is 1 here.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)

@@ -128,8 +128,11 @@ def test_recipes_are_short_and_name_their_paper_and_the_source_of_numbers():
         if node.name not in HELPERS:
             docstring = " ".join(ast.get_docstring(node).split())
             assert "https://" in docstring, node.name
-            # The usual numbers, and where they stand.
-            assert re.search(r"Usual \(.+?\): |Source: .*Usual: ", docstring), node.name
+            # The usual numbers, and the code that they are from, if there is one.
+            source = r"Source: github\.com/\S+/\S+@[0-9a-f]{7}, "
+            without = r"Usual \((none in the )?paper\): "
+            assert re.search(f"{source}|{without}", docstring), node.name
+            assert re.search(r"Usual( \(.+?\))?: ", docstring), node.name
 
 
 def test_recipes_name_the_source_that_they_are_compared_with():

@@ -162,6 +162,10 @@ def plain_cal_ql_critic(p, t):
 
 
 def plain_cql_temperature(p, t):
+    """aviralkumar2907/CQL@d67dbe9: alpha_prime_loss, with min_q_weight 1.
+
+    d4rl/rlkit/torch/sac/cql.py
+    """
     return -jnp.exp(p) * stop(gap(t, KEY) / 3 - 5)
 
 
@@ -236,6 +240,7 @@ def transformer(w, returns, s, a):
 
 
 def plain_decision_transformer(p, t):
+    """kzl/decision-transformer@e2d82e6, atari/mingpt/model_atari.py."""
     b, returns = STREAM, [jnp.zeros(B)]
     for k in reversed(range(T)):
         returns.append(b.r_t[:, k] + jnp.sign(b.discount_t[:, k]) * returns[-1])

@@ -212,12 +212,9 @@ ROWS = [
             {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
         ),
         find=with_statistics("art"),
-        precision=Precision(
-            single_outputs=(0, 1, 2), carried=fields(rlaxlib.PopArtState)
-        ),
+        precision=Precision(carried=fields(rlaxlib.PopArtState)),
         peer=Peer(make=make_one_target_each),
         gradients=Gradients(exist=False),
-        loose=Loose(batches=False),
     ),
     Row(
         name="art",
@@ -226,12 +223,9 @@ ROWS = [
         make=make_masked,
         settings=SETTINGS,
         find=with_statistics("art"),
-        precision=Precision(
-            single_outputs=(0, 1, 2), carried=fields(rlaxlib.PopArtState)
-        ),
+        precision=Precision(carried=fields(rlaxlib.PopArtState)),
         peer=Peer(why_not="rlax takes no mask"),
         gradients=Gradients(exist=False),
-        loose=Loose(batches=False),
     ),
     Row(
         name="pop",
@@ -266,10 +260,8 @@ ROWS = [
         peer=Peer(make=lambda rng: make_layer(rng) | make_one_target_each(rng)),
         gradients=Gradients(exist=False),
         precision=Precision(
-            decisive=("w",),
-            single_outputs=(2, 3, 4),
-            carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2),
+            decisive=("w",), carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2)
         ),
-        loose=Loose(lengths=("w",), trees=("b",), dtypes=("targets",)),
+        loose=Loose(lengths=("w",)),
     ),
 ]

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import operator
+import typing
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from conversion import Arguments, is_float, leaves, to_jax, to_numpy
 
 import rlaxlib
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.specs import Spec
 
 INDICES = (
@@ -169,11 +171,14 @@ class Row:
         return f"{self.name}:{self.case}" if self.case else self.name
 
     @property
-    def shown(self) -> str:
-        """The name that errors show, such as `Softmax.probs`."""
-        function = self.function(rlaxlib)
-        owner = getattr(function, "__self__", None)
-        return f"{type(owner).__name__}.{function.__name__}" if owner else self.name
+    def shown(self) -> tuple[str, ...]:
+        """The names that errors show: of the function, or of the object it makes."""
+        factory = getattr(rlaxlib, self.name.partition(".")[0])
+        made = typing.get_type_hints(factory).get("return")
+        owner = type(getattr(self.function(rlaxlib), "__self__", None))
+        kinds = [kind for kind in (made, owner) if inspect.isclass(kind)]
+        names = [x.__name__ for x in kinds if issubclass(x, FunctionTuple)]
+        return (self.name, *names)
 
     # --- What follows from the annotations. ---
 

@@ -82,9 +82,7 @@ def casts(
         if not is_weak and jnp.issubdtype(dtype, jnp.floating):
             half += [leaf.place] if dtype.itemsize < 4 else []
             dtypes += [] if root in states or root in trees else [dtype]
-        elif (
-            not isinstance(dtype, type) and jnp.issubdtype(dtype, jnp.integer)
-        ) or root in states:
+        elif root in states or not is_weak:  # A default, or an array of integers.
             integers.append(leaf.place)
     dtypes = dtypes if half or integers else []
     at_mask = tuple(fits[n][1].place for n in masked)
@@ -177,8 +175,9 @@ def _convert(casts: Casts, leaves: Sequence[Any], mask: Array | None) -> list[An
     def convert(place: int, x: Any) -> Array:
         x = x if isinstance(x, Array) else _array(x)
         x = x.astype(to[place]) if place in to else x
-        is_masked = mask is not None and place in casts.masked
-        return streams.valid(x, mask) if is_masked else x
+        if mask is None or place not in casts.masked:
+            return x
+        return streams.valid(x, streams.resized(mask, x))
 
     return [convert(*each) for each in enumerate(leaves)]
 

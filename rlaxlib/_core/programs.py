@@ -79,10 +79,11 @@ def casts(
     dtypes: list[Any] = []
     for path, leaf in floats.items():
         (_, dtype, is_weak), root = leaf.type, binding.root(path)
-        if not is_weak and jnp.issubdtype(dtype, jnp.floating):
+        is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
+        if is_float and not is_weak:
             half += [leaf.place] if dtype.itemsize < 4 else []
             dtypes += [] if root in states or root in trees else [dtype]
-        elif root in states or not is_weak:  # A default, or an array of integers.
+        elif root in states or not is_float:  # A default, or an array of integers.
             integers.append(leaf.place)
     dtypes = dtypes if half or integers else []
     at_mask = tuple(fits[n][1].place for n in masked)

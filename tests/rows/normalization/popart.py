@@ -215,6 +215,7 @@ ROWS = [
         precision=Precision(carried=fields(rlaxlib.PopArtState)),
         peer=Peer(make=make_one_target_each),
         gradients=Gradients(exist=False),
+        loose=Loose(batches=False),
     ),
     Row(
         name="art",
@@ -226,6 +227,7 @@ ROWS = [
         precision=Precision(carried=fields(rlaxlib.PopArtState)),
         peer=Peer(why_not="rlax takes no mask"),
         gradients=Gradients(exist=False),
+        loose=Loose(batches=False),
     ),
     Row(
         name="pop",
@@ -262,6 +264,6 @@ ROWS = [
         precision=Precision(
             decisive=("w",), carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2)
         ),
-        loose=Loose(lengths=("w",)),
+        loose=Loose(lengths=("w",), dtypes=("targets",), trees=("b",)),
     ),
 ]

@@ -95,7 +95,7 @@ def sample(policy: TrainState, prompts: jax.Array, keys: jax.Array) -> Samples:
         )
         is_answer = (prompts[:, t + 1] == PAD) & (token != END) & (token != PAD)
         after = jnp.where(is_answer, sampled, prompts[:, t + 1])
-        log_prob = rlaxlib.token_log_probs(logits, after)
+        log_prob = rlaxlib.token_log_probs(logits, after).log_prob
         return (cache["cache"], after), (after, log_prob, is_answer)
 
     steps = jnp.arange(prompts.shape[1] - 1)

@@ -65,9 +65,10 @@ def bind(
 def in_order(wanted: Mapping[str, Spec]) -> list[str]:
     """Return the names of arrays of one shape, before those that may have several.
 
-    The former determine the sizes that the latter need.
+    The former determine the sizes that the latter need, and so do pytrees before those
+    that are like them.
     """
-    return sorted(wanted, key=lambda name: len(wanted[name].shapes))
+    return sorted(wanted, key=lambda n: len(wanted[n].shapes) + bool(wanted[n].like))
 
 
 def fit_shapes(

@@ -79,12 +79,11 @@ def casts(
     dtypes: list[Any] = []
     for path, leaf in floats.items():
         (_, dtype, is_weak), root = leaf.type, binding.root(path)
-        if not is_weak and jnp.issubdtype(dtype, jnp.floating):
+        is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
+        if is_float and not is_weak:
             half += [leaf.place] if dtype.itemsize < 4 else []
             dtypes += [] if root in states or root in trees else [dtype]
-        elif (
-            not isinstance(dtype, type) and jnp.issubdtype(dtype, jnp.integer)
-        ) or root in states:
+        elif root in states or not is_float:  # A default, or an array of integers.
             integers.append(leaf.place)
     dtypes = dtypes if half or integers else []
     at_mask = tuple(fits[n][1].place for n in masked)
@@ -177,8 +176,9 @@ def _convert(casts: Casts, leaves: Sequence[Any], mask: Array | None) -> list[An
     def convert(place: int, x: Any) -> Array:
         x = x if isinstance(x, Array) else _array(x)
         x = x.astype(to[place]) if place in to else x
-        is_masked = mask is not None and place in casts.masked
-        return streams.valid(x, mask) if is_masked else x
+        if mask is None or place not in casts.masked:
+            return x
+        return streams.valid(x, streams.resized(mask, x))
 
     return [convert(*each) for each in enumerate(leaves)]
 

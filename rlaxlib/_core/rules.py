@@ -134,6 +134,6 @@ def at_valid_steps(value: Any, sample_mask: Any) -> Any:
     x, mask = concrete(value), concrete(sample_mask)
     if x is None or mask is None:
         return None
-    if mask.ndim == 1 and len(x) > mask.size:  # States, as in `streams.valid`.
+    if mask.ndim == 1 and len(x) > mask.size:  # States, as in `streams.resized`.
         mask = np.pad(mask, (0, 1)) | np.pad(mask, (1, 0))
     return x[mask[: len(x)]]

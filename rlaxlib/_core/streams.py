@@ -83,6 +83,19 @@ def at_next_valid(
     return cut_traces(later, truncated_t, sample_mask)
 
 
+def resized(sample_mask: Array, x: Array) -> Array:
+    """Return the mask of an array `x` of `T-1`, `T` or `T+1` entries.
+
+    Of `T-1` entries, each belongs to a step, but the last. Of `T+1` states, those
+    count that are before or after a valid step.
+    """
+    if x.shape[: sample_mask.ndim] == sample_mask.shape:
+        return sample_mask
+    if x.shape[0] < sample_mask.size:
+        return sample_mask[: x.shape[0]]
+    return jnp.pad(sample_mask, (0, 1)) | jnp.pad(sample_mask, (1, 0))
+
+
 def valid(x: Array, sample_mask: Array | None) -> Array:
     """Return `x`, and 0 at invalid steps.
 
@@ -91,19 +104,13 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
 
     Args:
         x: Values, `[T, ...]`; or of more axes, the first of which are the mask's.
-        sample_mask: As for `ends`, of any number of axes. Arrays of `T-1` entries have
-            the first of its entries; of `T+1` states, those count that are before or
-            after a valid step.
+        sample_mask: As for `ends`, of any number of axes.
 
     Returns:
         Values, of the shape of `x`.
     """
     if sample_mask is None:
         return x
-    if sample_mask.ndim == 1 and x.shape[0] > sample_mask.size:
-        sample_mask = jnp.pad(sample_mask, (0, 1)) | jnp.pad(sample_mask, (1, 0))
-    elif sample_mask.ndim == 1:
-        sample_mask = sample_mask[: x.shape[0]]
     mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - sample_mask.ndim))
     return jnp.where(mask, x, jnp.zeros_like(x))
 

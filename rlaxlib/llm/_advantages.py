@@ -12,7 +12,7 @@ Returns and advantages of tokens are those of `discounted_returns` and
 from __future__ import annotations
 
 import math
-from typing import Literal, cast
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -43,11 +43,13 @@ def group_advantages(
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     sample_mask: Bool[ArrayLike, "G"] | None = None,
+    group_ids: Int[ArrayLike, "G in [0, G)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "G"]:
     """Compute the advantages of a group of answers (GRPO, RLOO, ReMax, MaxRL).
 
-    Takes the rewards of one group of answers, returns one advantage for each.
+    Takes the rewards of answers to one prompt, or of several groups, returns one
+    advantage for each.
 
     .. math:: Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
 
@@ -71,6 +73,8 @@ def group_advantages(
         ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         sample_mask: False for answers to ignore, shape `[G]`; or None.
+        group_ids: Prompt of each answer, in [0, G), of groups of any size in any order,
+            shape `[G]`; or None for one group.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -106,6 +110,17 @@ def group_advantages(
         https://arxiv.org/abs/2602.02710
     """
     exists = streams.filled(sample_mask, rewards)
+    if group_ids is not None:
+        options = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
+
+        def of_group(index: Array) -> Array:
+            valid = exists & (group_ids == index)
+            return group_advantages(
+                rewards, baseline=baseline, scale=scale, sample_mask=valid, **options
+            )
+
+        groups = jnp.arange(rewards.size, dtype=group_ids.dtype)
+        return jnp.sum(jax.vmap(of_group)(groups), axis=0)
     size, mean, variance, centred = moments.of(rewards, exists, axis_name)
     if not isinstance(baseline, str):
         advantages = rewards - baseline
@@ -264,16 +279,17 @@ def pass_at_k_rewards(
 
 @checked(wide=True)
 def kl_shaped_rewards(
-    final_reward: Float[ArrayLike, ""],
+    final_reward: Float[ArrayLike, "[] or [T]"],
     log_prob: Float[ArrayLike, "T"],
     ref_log_prob: Float[ArrayLike, "T"],
     coefficient: Float[ArrayLike, "in [0, inf)"],
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
 ) -> Float[Array, "T"]:
     """Compute the rewards of tokens, with a KL penalty (RLHF).
 
-    Takes one answer, returns one reward for each token.
+    Takes one answer or packed row, returns one reward for each token.
 
     .. math:: r_t = -β (log π(a_t) - log π_ref(a_t)) + 1[t = T_last] R
 
@@ -286,12 +302,15 @@ def kl_shaped_rewards(
     length :math:`l`, and the λ of the critic is 1.
 
     Args:
-        final_reward: Reward :math:`R` of the answer, shape `[]`.
+        final_reward: Reward :math:`R` of the answer, shape `[]`; or that of the answer
+            of each token, shape `[T]`.
         log_prob: Log-probabilities under the policy that sampled them, shape `[T]`.
         ref_log_prob: Log-probabilities under the reference policy, shape `[T]`.
         coefficient: Coefficient :math:`β` of the penalty, in [0, inf), shape `[]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
 
     Returns:
         Rewards, shape `[T]`, 0 for other tokens, without a gradient.
@@ -313,7 +332,12 @@ def kl_shaped_rewards(
         Yu Yue and others, *VAPO: Efficient and Reliable Reinforcement Learning for
         Advanced Reasoning Tasks*, 2025. https://arxiv.org/abs/2504.05118
     """
-    mask = jnp.ones_like(log_prob, bool) if sample_mask is None else sample_mask
-    is_last = cast(Array, streams.ends(None, mask))
+    mask = streams.filled(sample_mask, log_prob)
+    steps = jnp.arange(mask.size)
+    if segment_ids is None:
+        is_last = steps == jnp.max(jnp.where(mask, steps, -1))
+    else:  # The next valid token is of another answer.
+        following = segment_ids.at[streams.next_valid(mask)]
+        is_last = mask & (following.get(mode="fill", fill_value=-1) != segment_ids)
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib._core import devices, safe
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib.llm._shared import at, totals
 
 __all__ = ["aggregate_losses"]
 
@@ -26,6 +28,7 @@ def aggregate_losses(
     ] = "token_mean",
     *,
     sample_mask: Bool[ArrayLike, "B, T"] | None = None,
+    segment_ids: Int[ArrayLike, "B, T in [0, T)"] | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -56,6 +59,8 @@ def aggregate_losses(
         kind: One of the four kinds above.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`; or None.
+        segment_ids: Answer of each token of packed rows, in [0, T), shape `[B, T]`; or
+            None if each row is one answer.
         denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
             None.
         axis_name: Mapped axis name, or names, of the batch; or None.
@@ -84,13 +89,21 @@ def aggregate_losses(
         Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
     """
     mask = jnp.ones_like(loss, bool) if sample_mask is None else sample_mask
-    lengths = jnp.sum(mask, axis=1, dtype=loss.dtype)
-    losses = jnp.sum(loss, axis=1)
+    if segment_ids is None:
+        lengths = jnp.sum(mask, axis=1, keepdims=True, dtype=loss.dtype)
+        length = lengths
+    else:
+        lengths = jax.vmap(totals)(mask.astype(loss.dtype), segment_ids)
+        length = jax.vmap(at)(lengths, segment_ids)
     if kind == "sequence_mean_token_mean":
-        losses = losses / jnp.maximum(lengths, 1)
-    counts = {"token_mean": lengths, "constant": jnp.full_like(lengths, loss.shape[1])}
-    count = counts.get(kind, (lengths > 0).astype(loss.dtype))
-    total = devices.total(jnp.sum(losses), axis_name)
+        loss = loss / jnp.maximum(length, 1)
+    answers = jnp.sum(lengths > 0, dtype=loss.dtype)
+    counts = {
+        "token_mean": jnp.sum(lengths),
+        "constant": jnp.full_like(answers, loss.size),
+    }
+    total = devices.total(jnp.sum(loss), axis_name)
     if denominator is None:
-        denominator = jnp.maximum(devices.total(jnp.sum(count), axis_name), 1)
+        denominator = devices.total(counts.get(kind, answers), axis_name)
+        denominator = jnp.maximum(denominator, 1)
     return safe.divide(total, denominator)  # Without valid tokens, it may be 0.

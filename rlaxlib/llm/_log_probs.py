@@ -18,11 +18,24 @@ from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Float, Int, Static
 
-__all__ = ["linear_token_log_probs", "token_log_probs"]
+__all__ = ["TokenLogProbs", "linear_token_log_probs", "token_log_probs"]
 
 _MASKED = -1e30  # A logit of probability 0. `0 * -inf` would be NaN.
 _BLOCKS = 64  # Maximum number of blocks of a vocabulary, and of devices that share it.
 _Static = tuple[int, bool]
+
+
+class TokenLogProbs(NamedTuple):
+    """Log-probabilities of tokens, and entropies.
+
+    Attributes:
+        log_prob: Log-probabilities of the tokens, of their shape.
+        entropy: Entropy of the distribution at each position; or None, unless
+            `with_entropy`.
+    """
+
+    log_prob: Float[Array, "..."]
+    entropy: Float[Array, "..."] | None
 
 
 @checked(wide=True)
@@ -32,14 +45,14 @@ def token_log_probs(
     *,
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     with_entropy: Static[bool, ""] = False,
-) -> Float[Array, "..."] | tuple[Float[Array, "..."], Float[Array, "..."]]:
+) -> TokenLogProbs:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
 
     Takes the logits of tokens of any shape, returns one log-probability for each.
 
     .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
-    With `with_entropy`, also return the entropy of each distribution,
+    With `with_entropy`, the entropy of each distribution too,
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
@@ -56,15 +69,15 @@ def token_log_probs(
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
-        Log-probabilities, shape `[...]`; or a tuple of log-probabilities and entropies,
-        shape `[...]` each. They are float32 for half precision.
+        :class:`TokenLogProbs`: `log_prob` and `entropy` (or None), shape `[...]` each.
+        They are float32 for half precision.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> logits, tokens = jnp.log(jnp.array([[0.25, 0.75]])), jnp.array([1])
-        >>> print(jnp.exp(rlaxlib.token_log_probs(logits, tokens)))
+        >>> print(jnp.exp(rlaxlib.token_log_probs(logits, tokens).log_prob))
         [0.75]
 
     References:
@@ -81,8 +94,9 @@ def token_log_probs(
     log_prob = (picked - largest) / temperature - log_total
     log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)
     if not with_entropy:
-        return log_prob
-    return log_prob, log_total - jnp.sum(jnp.exp(gap) * gap, -1) / jnp.exp(log_total)
+        return TokenLogProbs(log_prob, None)
+    expected = jnp.sum(jnp.exp(gap) * gap, axis=-1) / jnp.exp(log_total)
+    return TokenLogProbs(log_prob, log_total - expected)
 
 
 @checked(compiled=False)  # Half precision stays: it is meant for matrix products.
@@ -97,10 +111,7 @@ def linear_token_log_probs(
     kept: Int[ArrayLike, "T, M in [-1, V)"] | None = None,
     chunk_size: Static[int, "in [1, inf)"] = 2048,
     with_entropy: Static[bool, ""] = False,
-) -> (
-    Float[Array, "[T] or [T, K]"]
-    | tuple[Float[Array, "[T] or [T, K]"], Float[Array, "T"]]
-):
+) -> TokenLogProbs:
     r"""Compute the log-probabilities of tokens from hidden states, without logits.
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
@@ -144,16 +155,16 @@ def linear_token_log_probs(
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
-        Log-probabilities, of the shape of `tokens`; or a tuple of log-probabilities and
-        entropies, shape `[T]`. They are float32 for half precision.
+        :class:`TokenLogProbs`: `log_prob`, of the shape of `tokens`, and `entropy`,
+        shape `[T]`, or None. They are float32 for half precision.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> hidden, head = jnp.array([[2.0]]), jnp.log(jnp.array([[0.5, 1.0]]))
-        >>> log_prob = rlaxlib.linear_token_log_probs(hidden, head, jnp.array([1]))
-        >>> print(jnp.exp(log_prob))
+        >>> found = rlaxlib.linear_token_log_probs(hidden, head, jnp.array([1]))
+        >>> print(jnp.exp(found.log_prob))
         [0.8]
 
     References:
@@ -164,7 +175,7 @@ def linear_token_log_probs(
     inputs = _Inputs(hidden, head, bias, temperature, soft_cap, several, kept)
     log_prob, entropy = _program((chunk_size, bool(with_entropy)), inputs)
     log_prob = log_prob if tokens.ndim == 2 else log_prob[:, 0]
-    return (log_prob, entropy) if with_entropy else log_prob
+    return TokenLogProbs(log_prob, entropy)
 
 
 class _Inputs(NamedTuple):

@@ -25,6 +25,7 @@ from rlaxlib._core import devices, indexing, ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib.llm._shared import means
 from rlaxlib.policies import RatioOutputs
 
 __all__ = [
@@ -154,11 +155,12 @@ def gspo_ratio(
     level: Literal["sequence", "token"] = "sequence",
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "T"]:
     """Compute the importance ratio of a whole sequence (GSPO, GSPO-token).
 
-    Takes one sequence, returns one ratio for each token.
+    Takes one sequence or packed row, returns one ratio for each token.
 
     .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
@@ -175,6 +177,8 @@ def gspo_ratio(
         old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
         level: `"sequence"` or `"token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -195,8 +199,7 @@ def gspo_ratio(
         14, 2025. https://arxiv.org/abs/2507.18071
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
-    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
-    mean = jnp.broadcast_to(mean, log_prob.shape)
+    mean = means(log_ratio, sample_mask, segment_ids, axis_name)
     if level == "token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
@@ -208,16 +211,17 @@ def gspo_ratio(
 def gmpo_loss(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
-    adv: Float[ArrayLike, ""],
+    adv: Float[ArrayLike, "[] or [T]"],
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.4,
     epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> tuple[Float[Array, "T"], RatioOutputs]:
     """Compute the geometric-mean policy optimisation loss (GMPO).
 
-    Takes one sequence, returns one loss for each token, and diagnostics.
+    Takes one sequence or packed row, returns one loss for each token, and diagnostics.
 
     .. math::
 
@@ -231,12 +235,15 @@ def gmpo_loss(
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
-        adv: Advantage :math:`Â` of the sequence, shape `[]`.
+        adv: Advantage :math:`Â` of the sequence, shape `[]`; or of the answer of each
+            token, shape `[T]`.
         epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
             shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
             `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -265,11 +272,11 @@ def gmpo_loss(
     upper = jnp.where(log_ratio > high, high, log_ratio)
     lower = jnp.where(log_ratio < low, low, log_ratio)
     bounded = jnp.where(adv >= 0, upper, lower)
-    mean = arrays.masked_mean(bounded, sample_mask, axis_name=axis_name)
+    mean = means(bounded, sample_mask, segment_ids, axis_name)
     loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
     outputs = _statistics(log_prob, old_log_prob, bounded != log_ratio)
     outputs = outputs._replace(ratio=streams.valid(outputs.ratio, sample_mask))
-    return jnp.broadcast_to(loss, log_prob.shape), outputs
+    return loss, outputs
 
 
 @checked(wide=True)

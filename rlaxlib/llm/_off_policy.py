@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib import arrays
-from rlaxlib._core import devices, ratios, safe, streams
+from rlaxlib._core import ratios, safe, streams
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib.llm._shared import means, sums
 
 __all__ = ["importance_weights", "off_policy_sequence_mask"]
 
@@ -37,11 +37,12 @@ def importance_weights(
     maximum: Float[ArrayLike, "in [minimum, inf]"] = 2.0,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "T"]:
     """Compute importance weights of the sampler (TIS, MIS, IcePop).
 
-    Takes one sequence, returns one weight for each token.
+    Takes one sequence or packed row, returns one weight for each token.
 
     .. math::
 
@@ -68,6 +69,8 @@ def importance_weights(
         minimum: Smallest ratio :math:`c_min` of a band, in [0, inf), shape `[]`.
         maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -93,11 +96,12 @@ def importance_weights(
         Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
     """
     log_ratio = ratios.below(jax.lax.stop_gradient(log_ratio))
-    total = devices.total(jnp.sum(log_ratio), axis_name)
-    mean = arrays.masked_mean(log_ratio, sample_mask, axis_name=axis_name)
-    levels = {"token": log_ratio, "sequence": total, "geometric": mean}
+    if level == "sequence":
+        log_ratio = sums(log_ratio, segment_ids, axis_name)
+    elif level == "geometric":
+        log_ratio = means(log_ratio, sample_mask, segment_ids, axis_name)
     # An infinite weight times a loss of 0 would be NaN.
-    ratio = jnp.exp(ratios.below(jnp.broadcast_to(levels[level], log_ratio.shape)))
+    ratio = jnp.exp(ratios.below(log_ratio))
     if kind == "truncate":
         weights = safe.at_most(ratio, maximum)
     else:
@@ -114,11 +118,12 @@ def off_policy_sequence_mask(
     threshold: Float[ArrayLike, "in [0, inf)"],
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Bool[Array, "T"]:
     """Mask negative sequences that are far from the policy (off-policy masking).
 
-    Takes one sequence, returns True or False for each token.
+    Takes one sequence or packed row, returns True or False for each token.
 
     .. math::
 
@@ -134,6 +139,8 @@ def off_policy_sequence_mask(
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[T]`.
         threshold: Threshold :math:`δ` of the divergence, in [0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
@@ -153,5 +160,5 @@ def off_policy_sequence_mask(
     """
     mask = streams.filled(sample_mask, log_prob)
     log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    divergence = arrays.masked_mean(log_ratio, mask, axis_name=axis_name)
+    divergence = means(log_ratio, mask, segment_ids, axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

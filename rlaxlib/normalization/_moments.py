@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, dtypes, moments, safe, streams, sums
+from rlaxlib._core import checks, devices, moments, safe, streams, sums
 from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
@@ -164,7 +164,7 @@ class Ema(FunctionTuple):
     _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, "shaped"]) -> EmaState:
+    def init(self, template_tree: Tree[Any, "real"]) -> EmaState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -184,7 +184,7 @@ class Ema(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, "shaped"],
+        tree: Tree[Any, "real *_ like state.mean"],
         state: EmaState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -203,7 +203,6 @@ class Ema(FunctionTuple):
         Raises:
             ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
-        checks.same_structure(state=state.mean, tree=tree)
 
         def average(x: Array) -> Array:
             return arrays.masked_mean(x, sample_mask, axis_name=self.axis_name)
@@ -211,8 +210,8 @@ class Ema(FunctionTuple):
         def average_square(x: Array, mean: Array) -> Array:
             return average(jnp.square(x - mean))
 
-        def clean(leaf: Any, mean: Array) -> Array:
-            return _clean(leaf, mean, sample_mask)
+        def clean(x: Array, mean: Array) -> Array:
+            return _clean(x, mean, sample_mask)
 
         x = jax.tree.map(clean, tree, state.mean)
         new = jax.tree.map(average, x)
@@ -279,14 +278,14 @@ class RunningMomentsState(NamedTuple):
                 checks.fail(f"`other` has shape {new.shape}, must be {mean.shape}")
         return _merge(self, other)
 
-    @checked(wide=True)
+    @checked
     def normalize(
         self,
-        tree: Tree[Any, "shaped"],
+        tree: Tree[Any, "real"],
         *,
         clip: Float[ArrayLike, "in (0, inf)"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
-    ) -> Any:
+    ) -> Tree[Any, "float like tree"]:
         """Normalise entries to mean 0 and standard deviation 1.
 
         .. math:: y = (x - μ) / max(σ, σ_min)
@@ -309,19 +308,18 @@ class RunningMomentsState(NamedTuple):
         checks.same_structure(state=self.mean, tree=tree)
 
         def apply(x: Array, mean: Array, variance: Array) -> Array:
-            (wide,), narrow = dtypes.widen(x)
             axes = tuple(range(x.ndim - mean.ndim))
             mean, divisor = (
-                jnp.expand_dims(each, axes).astype(wide.dtype)
+                jnp.expand_dims(each, axes).astype(x.dtype)
                 for each in (mean, scale(variance, min_scale))
             )
-            y = (wide - mean) / divisor
+            y = (x - mean) / divisor
             if clip is not None:
                 y = safe.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
-            return narrow(y)
+            return y
 
-        x = _entries(tree, self.mean)
-        return jax.tree.map(apply, x, self.mean, self.variance)
+        _check_entries(tree, self.mean)
+        return jax.tree.map(apply, tree, self.mean, self.variance)
 
 
 @checked(compiled=False)
@@ -389,7 +387,7 @@ class RunningMoments(FunctionTuple):
     _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, template_tree: Tree[Any, "shaped"]) -> RunningMomentsState:
+    def init(self, template_tree: Tree[Any, "real"]) -> RunningMomentsState:
         """Return the initial state, which has seen no entries.
 
         Args:
@@ -408,7 +406,7 @@ class RunningMoments(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, "shaped"],
+        tree: Tree[Any, "real *_ like state.mean"],
         state: RunningMomentsState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -427,7 +425,6 @@ class RunningMoments(FunctionTuple):
         Raises:
             ArgumentError: If a leaf, the mask or the tree does not fit the state.
         """
-        checks.same_structure(state=state.mean, tree=tree)
         state = _merge(state, _describe(tree, state, sample_mask, self.axis_name))
         return state.moments(), state
 
@@ -470,9 +467,8 @@ def _zero_like_leaves(tree: Any) -> Array:
     return sum((jnp.sum(x.astype(float)) for x in leaves), jnp.zeros((), float))
 
 
-def _clean(leaf: Any, mean: Array, mask: Array | None) -> Array:
+def _clean(x: Array, mean: Array, mask: Array | None) -> Array:
     """Return a leaf in the dtype of its mean, and 0 where it is masked."""
-    x = real("tree", leaf)
     if not x.size:
         checks.fail("`tree.size` is 0, must be at least 1")
     if mask is not None:
@@ -524,8 +520,9 @@ def _describe(
     axis_name: AxisName | None,
 ) -> RunningMomentsState:
     """Return the moments of the entries of one tree, on all devices together."""
+    _check_entries(tree, state.mean)
     means = cast(Any, jax.tree.leaves(state.mean))
-    leaves = cast(Any, jax.tree.leaves(_entries(tree, state.mean)))
+    leaves = cast(Any, jax.tree.leaves(tree))
     shapes = [x.shape[: x.ndim - y.ndim] for x, y in zip(leaves, means, strict=True)]
     if len(set(shapes)) != 1:
         checks.fail(
@@ -547,19 +544,16 @@ def _describe(
     return RunningMomentsState(mean, variance, count, jnp.zeros_like(count), *rests)
 
 
-def _entries(tree: Any, like: Any) -> Any:
-    """Return the leaves as floats, whose last axes are those of one entry."""
-    leaves, structure = cast(Any, jax.tree.flatten(tree))
-    for i, entry in enumerate(cast(Any, jax.tree.leaves(like))):
-        x = real("tree", leaves[i])
+def _check_entries(tree: Any, like: Any) -> None:
+    """Check that the last axes of the leaves are those of one entry."""
+    leaves = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
+    for x, entry in cast(Any, leaves):
         axes = x.ndim - entry.ndim
         if axes < 0 or x.shape[axes:] != entry.shape:
             checks.fail(
                 f"a leaf of `tree` has shape {x.shape}, must end with the shape of one "
                 f"entry, {entry.shape}"
             )
-        leaves[i] = x
-    return jax.tree.unflatten(structure, leaves)
 
 
 def _included(mask: Array | None, x: Array, leading: tuple[int, ...]) -> Array:

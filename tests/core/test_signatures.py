@@ -523,6 +523,15 @@ def test_what_is_not_a_function_is_named():
         learn(3)
 
 
+def test_arrays_of_integers_given_as_real_numbers_become_floats():
+    @checked
+    def learn(x: Real[ArrayLike, "..."]):
+        return x
+
+    for x in (np.int8(3), jnp.asarray(3), jnp.arange(3), 3):
+        assert jnp.issubdtype(learn(x).dtype, jnp.floating)
+
+
 def test_dtypes_do_not_depend_on_the_settings_of_earlier_calls():
     @checked
     def learn(x: Real[ArrayLike, "T"]):

@@ -76,20 +76,23 @@ def test_log_probs_are_finite_and_not_positive_for_extreme_logits():
 
 def test_log_probs_of_half_precision_logits_are_float32():
     logits = jnp.asarray(RNG.normal(size=(STEPS, VOCABULARY)), jnp.bfloat16)
-    log_prob = token_log_probs(logits, TOKENS)
+    log_prob = token_log_probs(logits, TOKENS).log_prob
     assert log_prob.dtype == jnp.float32
-    close(log_prob, exact(np.eye(STEPS), np.float32(logits), TOKENS))
+    expected = exact(np.eye(STEPS), np.float32(logits), TOKENS).log_prob
+    close(log_prob, expected)
 
 
 def test_temperature_divides_logits():
     logits = STATES @ HEAD
-    warm = token_log_probs(logits, TOKENS, temperature=2.0)
-    close(warm, token_log_probs(logits / np.float32(2), TOKENS))
+    warm = token_log_probs(logits, TOKENS, temperature=2.0).log_prob
+    close(warm, token_log_probs(logits / np.float32(2), TOKENS).log_prob)
 
 
 def test_gradient_by_temperature_of_a_masked_vocabulary_equals_the_definition():
     logits, tokens = np.float32([[1, 2, -np.inf]]), np.array([0])
-    found = jax.grad(lambda t: token_log_probs(logits, tokens, temperature=t)[0])(1.0)
+    found = jax.grad(
+        lambda t: token_log_probs(logits, tokens, temperature=t).log_prob[0]
+    )(1.0)
     close(found, (np.e + 2 * np.e**2) / (np.e + np.e**2) - 1)
 
 
@@ -97,7 +100,7 @@ def of_valid_tokens(function):
     """Return the gradients of the sum over valid tokens, and all log-probabilities."""
 
     def loss(hidden, head, tokens):
-        log_prob = function(hidden, head, tokens)
+        log_prob = function(hidden, head, tokens).log_prob
         valid = (tokens >= 0) & (tokens < VOCABULARY)
         return jnp.sum(jnp.where(valid, log_prob, 0)), log_prob
 
@@ -147,7 +150,7 @@ def test_tokens_may_have_a_dtype_that_does_not_hold_the_size(function, dtype, si
     logits = np.linspace(-1, 1, size, dtype=np.float32)
     tokens = np.array(100, dtype)
     found, expected = (
-        jax.jit(function)(logits, each) for each in (tokens, np.int32(tokens))
+        jax.jit(function)(logits, each).log_prob for each in (tokens, np.int32(tokens))
     )
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found, expected)
@@ -278,7 +281,7 @@ def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
     def log_prob(hidden):
         return rlaxlib.linear_token_log_probs(
             hidden, HEAD, np.array([[0, 1, 2]]), kept=kept
-        )
+        ).log_prob
 
     probs = jnp.exp(log_prob(STATES[:1]))
     close(jnp.sum(probs), 1.0, rtol=1e-6)
@@ -322,10 +325,10 @@ def test_a_batch_can_be_mapped_or_reshaped():
     def mapped(hidden, head):
         hidden, tokens = hidden.reshape(4, 4, HIDDEN), TOKENS.reshape(4, 4)
         function = jax.vmap(rlaxlib.linear_token_log_probs, in_axes=(0, None, 0))
-        return jnp.sum(WEIGHTS[0] * function(hidden, head, tokens).ravel())
+        return jnp.sum(WEIGHTS[0] * function(hidden, head, tokens).log_prob.ravel())
 
     def reshaped(hidden, head):
-        log_prob = rlaxlib.linear_token_log_probs(hidden, head, TOKENS)
+        log_prob = rlaxlib.linear_token_log_probs(hidden, head, TOKENS).log_prob
         return jnp.sum(WEIGHTS[0] * log_prob)
 
     one, other = (
@@ -341,7 +344,7 @@ def abstract(function, dtype):
         name: jax.ShapeDtypeStruct(shape, jnp.int32 if name == "tokens" else dtype)
         for name, shape in LARGE.items()
     }
-    gradient = jax.value_and_grad(lambda *x: jnp.sum(function(*x)), (0, 1))
+    gradient = jax.value_and_grad(lambda *x: jnp.sum(function(*x).log_prob), (0, 1))
     return jax.jit(gradient).lower(*arrays.values()).compile().memory_analysis()
 
 

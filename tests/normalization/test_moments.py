@@ -494,10 +494,10 @@ def test_decay_must_be_less_than_one(decay):
 @pytest.mark.parametrize(
     ("tree", "mask", "message"),
     [
-        ("text", None, r"`tree` is 'text', must be an array"),
+        ("text", None, r"`tree` is 'text', must be a float"),
         (np.ones(2, bool), None, r"`tree` is bool\[2\], must be a floating-point"),
         (np.ones(0, np.float32), None, r"`tree.size` is 0, must be at least 1"),
-        ((1.0, 2.0), None, r"`state` and `tree` must have the same tree structure"),
+        ((1.0, 2.0), None, r"`state.mean` and `tree` must have the same tree struct"),
         (
             ONES,
             np.ones(3, bool),
@@ -519,7 +519,7 @@ def test_ema_names_the_wrong_argument(tree, mask, message):
 @pytest.mark.parametrize(
     ("tree", "mask", "message"),
     [
-        ("text", None, r"`tree` is 'text', must be an array"),
+        ("text", None, r"`tree` is 'text', must be a float"),
         (np.ones((2, 3), bool), None, r"`tree` is bool\[2, 3\], must be a float"),
         (
             np.ones((2, 2), np.float32),
@@ -530,7 +530,7 @@ def test_ema_names_the_wrong_argument(tree, mask, message):
         (
             (np.ones(3, np.float32),),
             None,
-            r"`state` and `tree` must have the same tree structure",
+            r"`state.mean` and `tree` must have the same tree struct",
         ),
         (
             np.ones((2, 3), np.float32),

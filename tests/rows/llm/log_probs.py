@@ -14,7 +14,7 @@ def token_log_probs(logits, tokens, temperature=1.0, with_entropy=False):
     probs = np.exp(z) / np.sum(np.exp(z), axis=1, keepdims=True)
     log_prob = np.log(probs[np.arange(len(tokens)), tokens])
     if not with_entropy:
-        return log_prob
+        return [log_prob]
     return [log_prob, -np.sum(probs * np.log(probs), axis=1)]
 
 

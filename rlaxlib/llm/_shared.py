@@ -1,0 +1,53 @@
+"""Sums over whole answers: over a sequence, or over each segment of a packed row."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+from rlaxlib._core import devices, streams
+from rlaxlib._core.devices import AxisName
+
+
+def totals(x: Array, segment_ids: Array) -> Array:
+    """Return the sum of the entries of each segment, `[T]`, 0 without entries.
+
+    Args:
+        x: Values, `[T]`.
+        segment_ids: Segment of each entry, in [0, T), `[T]`. Others are left out.
+    """
+    segments = jnp.where(segment_ids < 0, x.size, segment_ids)  # Indices below 0 wrap.
+    return jnp.zeros_like(x).at[segments].add(x, mode="drop")
+
+
+def at(x: Array, segment_ids: Array) -> Array:
+    """Return the value of the segment of each entry, NaN if it is out of range."""
+    segments = jnp.where(segment_ids < 0, x.size, segment_ids)
+    return x.at[segments].get(mode="fill", fill_value=jnp.nan)
+
+
+def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Array:
+    """Return the sum over the answer of each token, `[T]`.
+
+    Args:
+        x: Values, 0 at ignored tokens, `[T]`.
+        segment_ids: Answer of each token, in [0, T), `[T]`; or None for one answer.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
+    """
+    if segment_ids is None:
+        total = devices.total(jnp.sum(x), axis_name)
+        return jnp.broadcast_to(total, x.shape)
+    return at(devices.total(totals(x, segment_ids), axis_name), segment_ids)
+
+
+def means(
+    x: Array,
+    sample_mask: Array | None,
+    segment_ids: Array | None,
+    axis_name: AxisName | None,
+) -> Array:
+    """Return the mean over the valid tokens of the answer of each token, `[T]`."""
+    valid = streams.filled(sample_mask, x)
+    total = sums(jnp.where(valid, x, 0), segment_ids, axis_name)
+    count = sums(valid.astype(x.dtype), segment_ids, axis_name)
+    return total / jnp.maximum(count, 1)

@@ -1,0 +1,122 @@
+"""Test that packed rows give each answer what a row of its own gives it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experience import close
+
+import rlaxlib
+
+RNG = np.random.default_rng(0)
+LENGTHS = (3, 1, 5, 4)
+IDS = np.array([*[0] * 3, 2, *[1] * 5, *[5] * 4, 6])  # In any order; 6 is padding.
+ANSWERS = [np.flatnonzero(each == IDS) for each in (0, 2, 1, 5)]
+SIZE = len(IDS)
+LOG_PROB, OLD = RNG.normal(-2.0, 0.5, size=(2, SIZE)).astype(np.float32)
+MASK = ~np.isin(IDS, 6)
+MASK[[1, 6]] = False  # The output of tools.
+ADV = np.array([1.0, -1.0, 0.5, -2.0, 0.0, 0.3, 0.0], np.float32)[IDS]
+
+
+def gmpo(log_prob, old, adv, **options):
+    return rlaxlib.gmpo_loss(log_prob, old, adv, epsilon=0.3, **options)[0]
+
+
+def shaped(log_prob, old, adv, **options):
+    return rlaxlib.kl_shaped_rewards(adv, log_prob, old, 0.5, **options)
+
+
+def weights(level):
+    return lambda log_prob, old, adv, **options: rlaxlib.importance_weights(
+        log_prob - old, level, "band", 0.9, 1.5, **options
+    )
+
+
+FUNCTIONS = {
+    "gspo": lambda x, old, adv, **options: rlaxlib.gspo_ratio(x, old, **options),
+    "gspo by token": lambda x, old, adv, **options: rlaxlib.gspo_ratio(
+        x, old, "token", **options
+    ),
+    "gmpo": gmpo,
+    "rewards": shaped,
+    "sequence weights": weights("sequence"),
+    "geometric weights": weights("geometric"),
+    "sequence mask": lambda x, old, adv, **options: rlaxlib.off_policy_sequence_mask(
+        x, old, adv, 0.1, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_tokens_of_a_packed_row_are_those_of_their_answers(name):
+    def packed(log_prob):
+        return FUNCTIONS[name](
+            log_prob, OLD, ADV, sample_mask=MASK, segment_ids=IDS
+        ).astype(float)
+
+    def alone(log_prob):
+        found = jnp.zeros(SIZE)
+        for at in ANSWERS:
+            adv = ADV[at[0]]
+            each = FUNCTIONS[name](log_prob[at], OLD[at], adv, sample_mask=MASK[at])
+            found = found.at[at].set(each.astype(float))
+        return found
+
+    used = np.isin(np.arange(SIZE), np.concatenate(ANSWERS))
+    found, expected = (np.asarray(f(LOG_PROB)) for f in (packed, alone))
+    close(found[used], expected[used], rtol=1e-5, atol=1e-6)
+    value = RNG.normal(size=SIZE) * used
+    by, expected = (
+        jax.grad(lambda x, f=f: jnp.sum(value * f(x)))(LOG_PROB)
+        for f in (packed, alone)
+    )
+    close(by, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind", ["token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum"]
+)
+def test_the_loss_of_packed_rows_is_that_of_their_answers(kind):
+    loss = np.stack([LOG_PROB, OLD])
+    packed = rlaxlib.aggregate_losses(
+        loss,
+        kind,
+        sample_mask=np.stack([MASK, MASK]),
+        segment_ids=np.stack([IDS, IDS]),
+    )
+    rows, masks = np.zeros((2, 8, SIZE), np.float32)
+    for i, x in enumerate(loss):
+        for j, at in enumerate(ANSWERS):
+            rows[4 * i + j, : at.size] = x[at]
+            masks[4 * i + j, : at.size] = MASK[at]
+    alone = rlaxlib.aggregate_losses(rows, kind, sample_mask=masks.astype(bool))
+    close(packed, alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("baseline", ["mean", "leave_one_out", "none"])
+@pytest.mark.parametrize("scale", ["std", "mean", "none"])
+def test_groups_by_ids_are_groups_of_any_size_in_any_order(baseline, scale):
+    ids = np.array([3, 0, 3, 7, 0, 3, 5, 0])
+    rewards = RNG.uniform(size=8).astype(np.float32)
+    mask = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
+    found = rlaxlib.group_advantages(
+        rewards, baseline=baseline, scale=scale, sample_mask=mask, group_ids=ids
+    )
+    expected = np.zeros(8)
+    for each in np.unique(ids[mask]):
+        at = ids == each
+        expected[at] = rlaxlib.group_advantages(
+            rewards[at], baseline=baseline, scale=scale
+        )
+    close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_traced_segment_out_of_range_gives_nan():
+    for bad in (-1, SIZE):
+        ids = IDS.copy()
+        ids[0] = bad
+        ratio = jax.jit(lambda ids: rlaxlib.gspo_ratio(LOG_PROB, OLD, segment_ids=ids))(
+            ids
+        )
+        assert np.flatnonzero(np.isnan(ratio)).tolist() == [0]

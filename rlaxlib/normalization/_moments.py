@@ -24,7 +24,7 @@ from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
-from rlaxlib.normalization._shared import real, scale, zeros
+from rlaxlib.normalization._shared import scale, zeros
 
 __all__ = [
     "Ema",
@@ -258,7 +258,7 @@ class RunningMomentsState(NamedTuple):
         """Return mean and variance; before the first entry, 0 and 0."""
         return Moments(self.mean, self.variance)
 
-    @checked(wide=True)
+    @checked
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
         """Return the moments of the entries of two states together.
 

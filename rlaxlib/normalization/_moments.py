@@ -256,7 +256,7 @@ class RunningMomentsState(NamedTuple):
         """Return mean and variance; before the first entry, 0 and 0."""
         return Moments(self.mean, self.variance)
 
-    @checked(wide=True)
+    @checked
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
         """Return the moments of the entries of two states together.
 

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",

@@ -16,13 +16,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, meshes, moments, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
 
 __all__ = [
     "group_advantages",

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 
 __all__ = ["TokenLogProbs", "linear_token_log_probs", "token_log_probs"]
 

@@ -16,14 +16,12 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, moments, safe, streams, sums
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
 from rlaxlib.normalization._shared import real, scale, zeros
 
 __all__ = [

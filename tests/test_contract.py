@@ -5,9 +5,11 @@ import inspect
 import re
 import warnings
 
+import annotations
 import contract
 import jax
 import jax.numpy as jnp
+import new_row
 import numpy as np
 import pytest
 from contract import SINGLE, each_row
@@ -32,6 +34,21 @@ def test_every_row_has_a_function(row):
 
 def test_no_two_rows_are_the_same():
     assert len(ROWS) == len({row.id for row in ROWS})
+
+
+def test_every_row_says_whose_gradient_the_flag_stops():
+    for row in ROWS:
+        if "stop_target_gradients" in annotations.hints_of(row.annotated):
+            assert row.gradients.targets, (
+                f"the row {row.id} needs `gradients=Gradients(targets=(...))`, the "
+                "arguments whose gradient the flag stops"
+            )
+
+
+def test_a_first_row_of_every_function_can_be_printed():
+    for name in {row.name for row in ROWS if "." not in row.name}:
+        text = "\n".join(new_row.lines(name))
+        compile(text, name, "exec")
 
 
 # --- Values and gradients. ---

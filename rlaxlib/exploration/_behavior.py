@@ -196,7 +196,7 @@ def factorized_noise(
     return jnp.outer(inputs, outputs), outputs
 
 
-@checked(wide=True)
+@checked
 def bootstrap_mask(
     key: Key[ArrayLike, ""],
     num_heads: Static[int, "in [1, inf)"],

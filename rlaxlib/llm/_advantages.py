@@ -12,7 +12,7 @@ Returns and advantages of tokens are those of `discounted_returns` and
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +109,7 @@ def group_advantages(
     """
     exists = streams.filled(sample_mask, rewards)
     if group_ids is not None:
-        options = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
+        options: Any = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
 
         def of_group(index: Array) -> Array:
             valid = exists & (group_ids == index)

@@ -203,7 +203,7 @@ def _not_empty(*, targets: Any, **_: Any) -> None:
         checks.fail("`targets.size` is 0, must be at least 1")
 
 
-@checked(wide=True, rule=_not_empty)
+@checked(rule=_not_empty)
 def art(
     state: PopArtState,
     targets: Real[ArrayLike, "..."],

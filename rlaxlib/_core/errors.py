@@ -12,7 +12,7 @@ from typing import Any, cast
 import jax
 
 from rlaxlib._core import binding, hints, specs, suggestions
-from rlaxlib._core.batches import Function
+from rlaxlib._core.batches import Call, Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 Arguments = Mapping[str, Any]
@@ -71,8 +71,9 @@ def misfit(
     wrong = [n for n in wanted if n in given and not _has_kind(wanted[n], given[n])]
     name = next(iter(wrong), name)  # A shape means little if the kind is wrong.
     spec, found = wanted[name], describe(given[name])
-    shown = {n: x.text for n, x in wanted.items() if n in given}
-    table = [f"  {n} is {describe(given[n])}, must be {x}" for n, x in shown.items()]
+    call = Call(function, given, wanted)
+    shown = [n for n in wanted if n in given and (n == name or call.is_set(n))]
+    table = [f"  {n} is {describe(given[n])}, must be {wanted[n].text}" for n in shown]
     first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
     if not wrong:
         shape = binding.own_shape(*binding.type_of(given[name])[:2], spec.kind)

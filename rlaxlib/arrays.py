@@ -11,13 +11,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, devices, indexing, moments, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
+from rlaxlib._core.types import (
+    Array,
+    ArrayLike,
+    AxisName,
+    Bool,
+    Float,
+    Int,
+    Shaped,
+    Static,
+)
 
 __all__ = [
     "AllSum",

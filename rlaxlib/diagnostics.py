@@ -14,15 +14,13 @@ from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import arrays, plasticity
 from rlaxlib._core import checks, devices, indexing, moments, ratios, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
 
 __all__ = [
     "ImportanceStatistics",

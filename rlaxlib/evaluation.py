@@ -15,12 +15,21 @@ from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, devices, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key, Real, Shaped, Static, Tree
+from rlaxlib._core.types import (
+    Array,
+    ArrayLike,
+    AxisName,
+    Bool,
+    Float,
+    Key,
+    Real,
+    Shaped,
+    Static,
+    Tree,
+)
 
 __all__ = [
     "BootstrapInterval",

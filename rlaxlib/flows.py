@@ -17,14 +17,13 @@ from typing import Any, Literal, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
 
 __all__ = [
     "DiffusionSample",

@@ -10,11 +10,10 @@ from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Tree
+from rlaxlib._core.types import Array, ArrayLike, Float, Tree
 
 __all__ = [
     "clip_gradient",

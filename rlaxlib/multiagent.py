@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 
 __all__ = ["qmix"]
 

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
 __all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
 

@@ -11,13 +11,11 @@ from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
 
 __all__ = ["l2_init_loss", "redo_mask", "shrink_and_perturb"]
 

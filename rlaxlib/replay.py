@@ -9,14 +9,21 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, meshes, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
+from rlaxlib._core.types import (
+    Array,
+    ArrayLike,
+    AxisName,
+    Bool,
+    Float,
+    Int,
+    Key,
+    Static,
+)
 
 __all__ = [
     "burn_in_mask",

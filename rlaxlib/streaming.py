@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Tree
 
 __all__ = [
     "EmphaticTraceState",

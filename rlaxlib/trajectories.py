@@ -5,13 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, rules
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.specs import Interval
-from rlaxlib._core.types import ArrayLike, Float, Int, Key, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Key, Shaped, Static
 
 __all__ = [
     "embed_oar",

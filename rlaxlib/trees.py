@@ -14,12 +14,11 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Int, Key, Shaped, Static, Tree
+from rlaxlib._core.types import Array, ArrayLike, Int, Key, Shaped, Static, Tree
 
 __all__ = [
     "conditional_update",

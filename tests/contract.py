@@ -15,39 +15,35 @@ import operator
 import os
 import pathlib
 import typing
-import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conversion import (  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.
+    Arguments,
+    assert_close,
+    is_float,
+    is_key,
+    leaves,
+    stack,
+    to_jax,
+    to_numpy,
+    x64,
+)
+from row import Row
 
 import rlaxlib
-from rlaxlib._core import signatures, specs
 from rlaxlib._core.functions import FunctionTuple
-
-Arguments = dict[str, Any]
 
 STEPS, ACTIONS = 6, 4
 
 # Whether all tests run on all rows, as in `make trust`.
 TRUST = bool(os.environ.get("RLAXLIB_TRUST"))
-INDICES = (
-    "a",
-    "a_t",
-    "a_tm1",
-    "action",
-    "actions",
-    "indices",
-    "sample",
-    "start_indices",
-)
-SPREADS = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
-FLAGS = ("stop_target_gradients", "use_stop_gradient")
 
 # Values out of range, of one step and of a stream.
 BAD_DISCOUNT = ({"discount_t": -0.1}, {"discount_t": 1.1})
@@ -57,261 +53,6 @@ BAD_TRACES = ({"c_t": np.full(STEPS, -0.1)},)
 BAD_POLICY = tuple({"pi_t": np.full((STEPS, ACTIONS), x)} for x in (-0.1, 1.1))
 BAD_PROBABILITIES = ({"mu_t": np.full(STEPS, -0.1)}, {"mu_t": np.full(STEPS, 1.1)})
 BAD_LAMBDA = ({"lambda_": -0.1}, {"lambda_": np.full(STEPS, 1.1)})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """A public function, its definition, and its exceptions.
-
-    Attributes:
-        name: The function's name, `softmax.entropy` for one inside a distribution.
-        definition: The function in NumPy, with arguments of the same names; or the
-            reason why there is none.
-        make: Samples arguments from a NumPy generator: floats in double precision and
-            away from kinks, integers, booleans; not the key.
-        settings: Further arguments, Python values.
-        case: The case that this row tests, if the function has several rows.
-        of: Finds the function in a library, by default under its name.
-        key: Name of the argument that is a random key.
-        peer: The reason why the function is not compared with rlax.
-        peer_of: Finds the function in rlax, by default as `of` does.
-        peer_make: Samples arguments for which rlax is right, by default `make`.
-        peer_gradient: The reason why gradients are not compared with rlax, for a flag
-            that is true, false, or None if there is no flag.
-        targets: Arguments whose gradient the flag stops.
-        flagged: The function to differentiate if the flag is set, of the arguments and
-            of the same arguments with their gradient stopped. By default the gradient
-            of `targets` is stopped.
-        unflagged: The same if the flag is not set. By default no gradient is stopped.
-        differences: The reason why second derivatives are not compared with finite
-            differences.
-        constant: Float arguments without a derivative.
-        differentiable: Whether the function maps floats to floats.
-        condition: Magnitude of intermediate values divided by that of the arguments.
-        follows: Float arguments that determine the dtype, by default all.
-        single_precision: Positions of outputs that are at least float32.
-        carried: Arguments that a loop carries on, each with the position of the output
-            that is its next value, in its dtype.
-        elementwise: Whether arguments may have any number of leading axes.
-        any_length: Arguments that may have any length.
-        any_dtype: Arguments that may have another dtype.
-        spare: Arguments that may have one more entry.
-        optional: Arguments that may be None, beside those of the signature.
-        trees: Arguments that may be any pytree.
-        numbers: Arguments that may be a scalar for all steps, likewise.
-        multistep: Whether the function takes `truncated_t` and `sample_mask`.
-        rows: Samples arguments that all have `T` time steps, by default `make`.
-        assemble: Converts these into the function's arguments, in NumPy or JAX.
-        over_devices: Returns the function with the name of a mapped axis.
-        invalid: Values out of range, each a mapping from an argument to a Python value
-            that the function must reject, in traced programs too.
-    """
-
-    name: str
-    definition: Callable[..., Any] | str
-    make: Callable[[np.random.Generator], Arguments]
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    case: str = ""
-    of: Callable[[Any], Callable[..., Any]] | None = None
-    key: str | None = None
-    peer: str = ""
-    peer_of: Callable[[Any], Callable[..., Any]] | None = None
-    peer_make: Callable[[np.random.Generator], Arguments] | None = None
-    peer_gradient: Mapping[bool | None, str] = dataclasses.field(default_factory=dict)
-    targets: tuple[str, ...] = ()
-    flagged: Callable[[Arguments, Arguments], Any] | None = None
-    unflagged: Callable[[Arguments, Arguments], Any] | None = None
-    differences: str = ""
-    constant: tuple[str, ...] = ()
-    differentiable: bool = True
-    condition: float = 1.0
-    follows: tuple[str, ...] = ()
-    single_precision: tuple[int, ...] = ()
-    carried: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    elementwise: bool = False
-    any_length: tuple[str, ...] = ()
-    any_dtype: tuple[str, ...] = ()
-    spare: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    trees: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    multistep: bool = False
-    rows: Callable[[np.random.Generator], Arguments] | None = None
-    assemble: Callable[[Arguments, Any], Arguments] = lambda rows, xp: rows
-    over_devices: Callable[[Any, str], Callable[..., Any]] | None = None
-    invalid: tuple[Arguments, ...] = ()
-
-    @property
-    def id(self) -> str:
-        return f"{self.name}:{self.case}" if self.case else self.name
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The names that errors show: of the function, or of the object it makes."""
-        factory = getattr(rlaxlib, self.name.partition(".")[0])
-        made = typing.get_type_hints(factory).get("return")
-        owner = type(getattr(self.function(rlaxlib), "__self__", None))
-        kinds = [kind for kind in (made, owner) if inspect.isclass(kind)]
-        names = [x.__name__ for x in kinds if issubclass(x, FunctionTuple)]
-        return (self.name, *names)
-
-    @property
-    def specs(self) -> Mapping[str, specs.Spec]:
-        """The specs of the arrays that the signature of the public function states."""
-        factory, _, method = self.name.partition(".")
-        function = getattr(rlaxlib, factory)
-        function = getattr(function(), method) if method else function
-        has_specs = hasattr(function, "signature")
-        return signatures.read(function).arrays if has_specs else {}
-
-    @property
-    def may_be_none(self) -> set[str]:
-        """Names of the arguments that may be None."""
-        stated = {name for name, spec in self.specs.items() if spec.optional}
-        return stated | set(self.optional)
-
-    @property
-    def may_be_scalars(self) -> set[str]:
-        """Names of the arguments that may be a scalar for all steps."""
-        shapes = {(), ("T",)}
-        stated = {n for n, spec in self.specs.items() if set(spec.shapes) == shapes}
-        return (stated & set(self.floats)) | set(self.numbers)
-
-    @property
-    def defined(self) -> bool:
-        return callable(self.definition)
-
-    @property
-    def undefined(self) -> bool:
-        return not self.defined
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether there is a definition and no key: samples depend on the dtype."""
-        return self.defined and self.key is None
-
-    @property
-    def compared(self) -> bool:
-        return not self.peer
-
-    @property
-    def given(self) -> bool:
-        """Whether the function takes an array."""
-        return self.key is not None or bool(self.make(np.random.default_rng(0)))
-
-    @property
-    def sized(self) -> tuple[str, ...]:
-        """Names of arrays whose lengths must agree."""
-        drawn = self.make(np.random.default_rng(0))
-        names = tuple(name for name, value in drawn.items() if np.ndim(value))
-        return names if len(names) > 1 or self.multistep else ()
-
-    @property
-    def spreads(self) -> tuple[str, ...]:
-        """Names of the arguments that may have size 1."""
-        masks = () if self.multistep else ("sample_mask",)
-        names = SPREADS + masks
-        return tuple(name for name in self.sized if name.rpartition(".")[2] in names)
-
-    @property
-    def picks(self) -> tuple[str, ...]:
-        """Names of the arguments that index another array."""
-        drawn = self.make(np.random.default_rng(0))
-        ints = [name for name, x in drawn.items() if np.asarray(x).dtype.kind == "i"]
-        return tuple(name for name in ints if name in INDICES)
-
-    @property
-    def stops(self) -> bool:
-        return bool(self.targets)
-
-    @property
-    def floats(self) -> tuple[str, ...]:
-        """Names of the float arguments."""
-        drawn = self.make(np.random.default_rng(0))
-        return tuple(name for name, value in drawn.items() if is_float(value))
-
-    @property
-    def moving(self) -> tuple[str, ...]:
-        """Names of the arguments with a derivative."""
-        return tuple(name for name in self.floats if name not in self.constant)
-
-    @property
-    def twice_differentiable(self) -> bool:
-        return self.differentiable and not self.differences
-
-    @property
-    def mixes(self) -> bool:
-        return len(self.follows or self.floats) > 1
-
-    @property
-    def single(self) -> bool:
-        return not self.elementwise
-
-    @property
-    def flags(self) -> tuple[bool | None, ...]:
-        """Values of the stop-gradient flag, or None if there is none."""
-        return (True, False) if self.stops else (None,)
-
-    def setting(self, flag: bool | None) -> Arguments:
-        """Return the setting of the flag."""
-        if flag is None:
-            return {}
-        parameters = inspect.signature(self.function(rlaxlib)).parameters
-        return {name: flag for name in FLAGS if name in parameters}
-
-    def function(self, library: Any) -> Callable[..., Any]:
-        find = self.of or operator.attrgetter(self.name)
-        return find(library)
-
-    def call(self, library: Any = rlaxlib, **settings: Any) -> Callable[..., Any]:
-        """Return the function with its settings."""
-        return functools.partial(
-            self.function(library), **{**self.settings, **settings}
-        )
-
-    def peer_call(self, rlax: Any, **settings: Any) -> Callable[..., Any]:
-        """Return the function of rlax, which may promote, broadcast and warn."""
-
-        def call(**arguments: Any) -> Any:
-            with (
-                warnings.catch_warnings(),
-                jax.numpy_dtype_promotion("standard"),
-                jax.numpy_rank_promotion("allow"),
-            ):
-                warnings.simplefilter("ignore")
-                function = (self.peer_of or self.function)(rlax)
-                return function(**arguments, **{**self.settings, **settings})
-
-        return call
-
-    def define(self, arguments: Arguments) -> list[np.ndarray]:
-        """Evaluate the definition in double precision."""
-        assert callable(self.definition)
-        inputs = {name: to_numpy(value) for name, value in arguments.items()}
-        with np.errstate(divide="ignore"):
-            return leaves(self.definition(**inputs, **self.settings))
-
-    def held(self, flag: bool | None) -> Callable[[Arguments, Arguments], Any]:
-        """Return the function to differentiate, of `(x, constants)`."""
-        special = self.flagged if flag else self.unflagged
-        if special is not None:
-            return lambda x, constants: leaves(special(x, constants))
-        kept = self.targets if flag else ()
-        return lambda x, constants: self.define(
-            x | {name: constants[name] for name in kept}
-        )
-
-    def inputs(self, seed: int = 0, dtype: Any = np.float32) -> Arguments:
-        """Sample arguments as JAX arrays, and a key if there is one."""
-        arguments = to_jax(self.make(np.random.default_rng(seed)), dtype)
-        if self.key is not None:
-            arguments = {self.key: jax.random.key(seed), **arguments}
-        return arguments
-
-    def scale(self, arguments: Arguments) -> float:
-        """Return the magnitude of intermediate values."""
-        sizes = [np.abs(to_numpy(x)).max() for x in arguments.values() if is_float(x)]
-        return self.condition * max([1.0, *sizes])
 
 
 @functools.cache
@@ -413,69 +154,7 @@ def fields(state: Any, start: int = 0, name: str = "state") -> dict[str, int]:
     return {f"{name}.{field}": start + i for i, field in enumerate(state._fields)}
 
 
-# --- Arrays, in NumPy and in JAX. ---
-
-
-def is_float(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
-
-
-def is_key(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def x64(enabled: bool) -> contextlib.AbstractContextManager[Any]:
-    """Switch double precision on or off, for a while."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(enabled)
-    from jax import experimental  # noqa: PLC0415 - Up to JAX 0.7 it is in here.
-
-    return experimental.enable_x64(enabled)
-
-
-def to_jax(arguments: Arguments, dtype: Any) -> Arguments:
-    """Return arguments as JAX arrays: floats of a dtype, integers of 32 bits."""
-
-    def convert(x: Any) -> jax.Array:
-        x = np.asarray(x)
-        if x.dtype != bool:
-            # NumPy converts: JAX would compile a program for each shape.
-            x = x.astype(dtype if x.dtype.kind == "f" else np.int32)
-        return jax.device_put(x)
-
-    return {name: convert(value) for name, value in arguments.items()}
-
-
-def stack(each: Sequence[Arguments]) -> Arguments:
-    """Return a batch of arguments as JAX arrays."""
-
-    def join(*xs: Any) -> jax.Array:
-        return jnp.stack(xs) if is_key(xs[0]) else jax.device_put(np.stack(xs))
-
-    return jax.tree.map(join, *each)
-
-
-def to_numpy(x: Any) -> Any:
-    """Return an array in NumPy, a float in double precision, a key as it is."""
-    if is_key(x):
-        return x
-    return np.asarray(x, np.float64 if is_float(x) else None)
-
-
-def leaves(outputs: Any) -> list[np.ndarray]:
-    """Return the arrays of an output in their order, floats in double precision."""
-    if isinstance(outputs, tuple | list) and isinstance(outputs[0], float | int):
-        outputs = np.asarray(outputs)
-    return [to_numpy(leaf) for leaf in jax.tree.leaves(outputs)]
-
-
-def assert_close(actual: Any, expected: Any, relative: float, absolute: float) -> None:
-    """Compare two outputs, array by array."""
-    actual, expected = leaves(actual), leaves(expected)
-    assert len(actual) == len(expected)
-    for one, other in zip(actual, expected, strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=relative, atol=absolute)
+# --- Comparisons. ---
 
 
 @contextlib.contextmanager
@@ -548,7 +227,7 @@ def gradient(
     Returns:
         The gradient, empty if the function has none, and the outputs.
     """
-    moved = {name: inputs[name] for name in row.moving if row.differentiable}
+    moved = {name: inputs[name] for name in row.variables}
 
     def total(moved: Arguments) -> tuple[Any, Any]:
         outputs = function(**inputs | moved)
@@ -597,7 +276,7 @@ def define_stream(
     for piece in split(truncated, mask):
         taken = {name: np.asarray(x) for name, x in rows.items()}
         taken = {name: x[piece] if x.ndim else x for name, x in taken.items()}
-        found = row.define(row.assemble(taken, np))
+        found = row.define(row.stream.assemble(taken, np))
         if outputs is None:
             shape = (len(mask),)
             outputs = [np.zeros(shape + each.shape[1:], each.dtype) for each in found]

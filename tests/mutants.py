@@ -39,7 +39,7 @@ SWAPPED |= {other: one for one, other in SWAPPED.items()}
 ALIKE = {"minimum", "maximum", "min", "max", "clip", "add", "multiply", "hypot"}
 ALIKE |= {"logaddexp", "logical_and", "logical_or", "isclose"}
 ALIKE |= {"isinstance", "getattr", "partial"}
-ALIKE |= {"arrays", "widened", "zip", "cast"}
+ALIKE |= {"zip", "cast"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,11 @@ import inspect
 import re
 import warnings
 
+import annotations
 import contract
 import jax
 import jax.numpy as jnp
+import new_row
 import numpy as np
 import pytest
 from contract import SINGLE, each_row
@@ -32,6 +34,21 @@ def test_every_row_has_a_function(row):
 
 def test_no_two_rows_are_the_same():
     assert len(ROWS) == len({row.id for row in ROWS})
+
+
+def test_every_row_says_whose_gradient_the_flag_stops():
+    for row in ROWS:
+        if "stop_target_gradients" in annotations.hints_of(row.annotated):
+            assert row.gradients.targets, (
+                f"the row {row.id} needs `gradients=Gradients(targets=(...))`, the "
+                "arguments whose gradient the flag stops"
+            )
+
+
+def test_a_first_row_of_every_function_can_be_printed():
+    for name in {row.name for row in ROWS if "." not in row.name}:
+        text = "\n".join(new_row.lines(name))
+        compile(text, name, "exec")
 
 
 # --- Values and gradients. ---
@@ -59,7 +76,9 @@ def test_value_and_gradient_equal_the_definition(row):
             for name, slope in gradient.items():
                 along = contract.direction(at, (name,), seed=1)
                 expected = contract.directional_derivative(
-                    lambda x, flag=flag: contract.weigh(row.held(flag)(x, at), 0, np),
+                    lambda x, flag=flag: contract.weigh(
+                        row.to_differentiate(flag)(x, at), 0, np
+                    ),
                     at,
                     along,
                 )
@@ -91,7 +110,7 @@ def test_value_and_gradient_equal_those_of_rlax(row, rlax):
         (ours, our_outputs), (theirs, their_outputs) = results
         tolerance = SINGLE * row.scale(inputs)
         contract.assert_close(our_outputs, their_outputs, SINGLE, tolerance)
-        for name in ours if flag not in row.peer_gradient else ():
+        for name in ours if flag not in row.peer.no_gradients else ():
             size = max(1.0, np.abs(theirs[name]).max())
             np.testing.assert_allclose(
                 ours[name], theirs[name], 8 * SINGLE, tolerance * size, err_msg=name
@@ -102,7 +121,7 @@ def test_value_and_gradient_equal_those_of_rlax(row, rlax):
 def test_takes_the_arguments_of_rlax_by_position(row, rlax):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = parameters((row.peer_of or row.function)(rlax))
+        theirs = parameters((row.peer.find or row.function)(rlax))
     ours = parameters(row.function(rlaxlib))
     assert len(ours) >= len(theirs)
     for one, other in zip(ours, theirs, strict=False):
@@ -131,7 +150,7 @@ def test_a_scalar_equals_a_constant_array(row):
 # --- Invalid arguments. ---
 
 
-@each_row("single", "given")
+@each_row("has_single_shapes", "has_arguments")
 def test_error_for_a_batch_points_to_vmap(row):
     inputs = row.inputs()
     batch = contract.stack([inputs] * 3)
@@ -143,14 +162,14 @@ def test_error_for_a_batch_points_to_vmap(row):
     assert "jax.vmap" in message
 
 
-@each_row("sized")
+@each_row("sized_names")
 def test_rejects_a_wrong_length(row):
     inputs = row.inputs()
-    for name in set(row.sized) - set(row.any_length):
+    for name in set(row.sized_names) - set(row.loose.lengths):
         x = np.asarray(inputs[name])
-        spare = 2 if name in row.spare else 1
+        spare = 2 if name in row.loose.spare else 1
         wrong = [jax.device_put(np.concatenate([x, *[x[:1]] * spare]))]
-        if len(x) > 1 and name not in row.spreads:
+        if len(x) > 1 and name not in row.broadcast_names:
             wrong.append(jax.device_put(x[:1]))  # It must not broadcast.
         for each in wrong:
             with contract.refused(row, name) as error:
@@ -168,7 +187,7 @@ def test_every_function_with_a_range_has_values_out_of_it():
         if inspect.isroutine(row.function(rlaxlib))
         and re.search(rule, inspect.getsource(row.function(rlaxlib)))
     }
-    indexed = {row.name for row in ROWS if row.picks}
+    indexed = {row.name for row in ROWS if row.index_names}
     assert sorted(ranged - indexed - {row.name for row in ROWS if row.invalid}) == []
 
 
@@ -183,11 +202,11 @@ def test_rejects_values_out_of_range_in_traced_programs_too(row):
         assert f"`{name}" in str(error.value)  # Or a field of it.
 
 
-@each_row("picks", "differentiable")
+@each_row("index_names", "gradients.exist")
 def test_an_index_out_of_range_is_rejected_or_gives_nan(row):
     inputs = row.inputs()
     function = jax.jit(row.call())
-    for name in row.picks:
+    for name in row.index_names:
         others = {key: x for key, x in inputs.items() if key != name}
         shape = inputs[name].shape
         for index in (-1, -100, 1000):
@@ -232,9 +251,9 @@ def test_rejects_lists_strings_and_none(row):
 
 
 def peer_inputs(row):
-    if row.peer_make is None:
+    if row.peer.make is None:
         return row.inputs()
-    return contract.to_jax(row.peer_make(np.random.default_rng(0)), np.float32)
+    return contract.to_jax(row.peer.make(np.random.default_rng(0)), np.float32)
 
 
 def parameters(function):

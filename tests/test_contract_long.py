@@ -45,7 +45,7 @@ def evaluate(row, dtype):
     with contract.x64(dtype == np.float64):
         given = contract.to_jax(arguments, dtype)
         given |= {} if row.key is None else {row.key: jax.random.key(0)}
-        moving = row.moving if row.differentiable else ()
+        moving = row.variables
 
         def total(moved):
             outputs = row.call()(**given | moved)

@@ -82,7 +82,7 @@ def nothing(x):
 
 def results(row, name):
     """Return a function of arguments and a mask: its value, gradient and outputs."""
-    function = row.call(**row.setting(False if row.stops else None))
+    function = row.call(**row.setting(False if row.has_flag else None))
 
     def valid(x, mask, pick):
         if x.shape[: mask.ndim] == mask.shape:
@@ -92,7 +92,7 @@ def results(row, name):
         return x.ravel()
 
     def run(inputs, mask, pick, weights):
-        moved = {n: inputs[n] for n in row.moving if row.differentiable}
+        moved = {n: inputs[n] for n in row.variables}
 
         def total(moved):
             outputs = jax.tree.leaves(function(**inputs | moved | {name: mask}))

@@ -71,7 +71,7 @@ def test_results_have_the_shapes_of_their_annotations(row, monkeypatch):
 
 def sizes_of(signature, given):
     static = {n: value for n, value in given.items() if type(value) is int}
-    return static | signature.check(given)[2].sizes
+    return static | signature.check(given).fitted.bound.sizes
 
 
 def assert_fits(result, hint, sizes):

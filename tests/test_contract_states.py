@@ -18,20 +18,22 @@ from rlaxlib._core import signatures
 STORED = jnp.float32, jnp.bfloat16, jnp.float16, jnp.float64
 MIXES = [(x, y) for x, y in itertools.product(STORED, STORED) if x != y]
 KINDS = jnp.int8, jnp.uint8, jnp.uint32, jnp.int64
-CARRIED = {row.name: row for row in contract.collect() if row.carried}
+CARRIED = {row.name: row for row in contract.collect() if row.precision.carried}
 
 
 def successor_of(row, outputs):
     """Return the outputs that the next call takes, by the names of its arguments."""
     found = jax.tree.leaves(outputs)
-    return {name: found[i] for name, i in row.carried.items() if i < len(found)}
+    return {
+        name: found[i] for name, i in row.precision.carried.items() if i < len(found)
+    }
 
 
 def drawn(row, state, data, integer=np.int32):
     """Return arguments with the dtypes of a state and of data, which are in NumPy."""
 
     def convert(name, x):
-        x, is_carried = np.asarray(x), name in row.carried
+        x, is_carried = np.asarray(x), name in row.precision.carried
         if contract.is_float(x):
             x = x.astype(state if is_carried else data)
         elif x.dtype.kind == "i":
@@ -45,7 +47,9 @@ def drawn(row, state, data, integer=np.int32):
 
 def stay(row, arguments, *dtypes):
     """Check the dtypes and the values of a loop of two updates."""
-    carried = {name: x for name, x in arguments.items() if name in row.carried}
+    carried = {
+        name: x for name, x in arguments.items() if name in row.precision.carried
+    }
     data = {name: x for name, x in arguments.items() if name not in carried}
 
     def update(state, _):
@@ -60,33 +64,35 @@ def stay(row, arguments, *dtypes):
         end = jax.lax.scan(update, carried, None, 2)[0]
     if row.deterministic:
         once = row.define(arguments)
-        twice = row.define(arguments | {n: once[row.carried[n]] for n in carried})
+        twice = row.define(
+            arguments | {n: once[row.precision.carried[n]] for n in carried}
+        )
         eps = max(float(jnp.finfo(x).eps) for x in dtypes)
         scale = row.scale(arguments)
         for name, x in end.items():
-            right = twice[row.carried[name]]
+            right = twice[row.precision.carried[name]]
             np.testing.assert_allclose(
                 contract.to_numpy(x), right, 8 * eps, 8 * eps * scale, err_msg=name
             )
 
 
-@each_row("carried", sample=True)
+@each_row("precision.carried", sample=True)
 @pytest.mark.parametrize(
     ("state", "data"), MIXES, ids=[f"{x.__name__}, {y.__name__}" for x, y in MIXES]
 )
 def test_what_a_loop_carries_keeps_its_dtype(row, state, data):
-    if jnp.finfo(state).bits < 32 and row.single_precision:
+    if jnp.finfo(state).bits < 32 and row.precision.single_outputs:
         pytest.skip("its state is in single precision at least")
     with contract.x64(True):
         stay(row, drawn(row, state, data), state, data)
 
 
-@each_row("carried", sample=True)
+@each_row("precision.carried", sample=True)
 def test_what_a_loop_counts_keeps_its_dtype(row):
     with contract.x64(True):
         for integer in KINDS:
             arguments = drawn(row, jnp.float32, jnp.float32, integer)
-            carried = {n for n in row.carried if n in arguments}
+            carried = {n for n in row.precision.carried if n in arguments}
             if all(contract.is_float(arguments[name]) for name in carried):
                 pytest.skip("it carries no integers")
             stay(row, arguments, jnp.float32)

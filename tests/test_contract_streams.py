@@ -33,7 +33,9 @@ def read(stream):
 
 
 def stream_rows(row, seed=0):
-    return contract.to_jax((row.rows or row.make)(np.random.default_rng(seed)), float)
+    return contract.to_jax(
+        (row.stream.make or row.make)(np.random.default_rng(seed)), float
+    )
 
 
 def with_masks(row):
@@ -41,7 +43,7 @@ def with_masks(row):
     function = row.call(**row.setting(False))
 
     def masked(rows, truncated, mask):
-        inputs = row.assemble(rows, jnp)
+        inputs = row.stream.assemble(rows, jnp)
         return function(**inputs, truncated_t=truncated, sample_mask=mask)
 
     return masked

@@ -25,7 +25,7 @@ FEW = ("categorical_cross_entropy", "discrete_sac_value", "length_weighted_basel
 
 def is_swept(row):
     """Return whether a row has an argument to share, and another one."""
-    return bool(row.floats) and len(row.make(np.random.default_rng(0))) > 1
+    return bool(row.float_names) and len(row.make(np.random.default_rng(0))) > 1
 
 
 ROWS = [row for row in contract.of_topic(contract.collect()) if is_swept(row)]
@@ -47,7 +47,7 @@ def test_any_argument_may_be_shared_by_a_large_batch(row):
 
 
 @pytest.mark.trust
-@each_row([row for row in ROWS if row.differentiable])
+@each_row([row for row in ROWS if row.gradients.exist])
 def test_gradients_are_right_if_a_large_batch_shares_an_argument(row):
     call = row.call(**row.setting(row.flags[-1]))
     compare_shared_with_mapped(row, lambda **x: contract.gradient(row, call, x))
@@ -82,8 +82,10 @@ def compare_shared_with_mapped(row, function):
 
 def sharings(row, names):
     """Return the arguments to share: each one, and all except for it."""
-    alone = [tuple(other for other in names if other != name) for name in row.floats]
-    return sorted({(name,) for name in row.floats} | set(alone))
+    alone = [
+        tuple(other for other in names if other != name) for name in row.float_names
+    ]
+    return sorted({(name,) for name in row.float_names} | set(alone))
 
 
 def take(each, indices):
@@ -117,7 +119,7 @@ def expectations():
     """Yield a row, its probabilities or logits, and values of the same last axis."""
     for row in contract.of_topic(contract.collect()):
         drawn = row.make(np.random.default_rng(0))
-        names = [name for name in row.floats if np.ndim(drawn[name])]
+        names = [name for name in row.float_names if np.ndim(drawn[name])]
         weights = [x for x in names if x in PROBABILITIES or "logits" in x]
         for weight in weights:
             for name in set(names) - set(weights):
@@ -144,7 +146,7 @@ EXPECTATIONS = contract.share(
 def test_an_action_of_probability_0_adds_nothing(row, weight, name):
     inputs = row.inputs()
     actions = inputs[weight].shape[-1]
-    for each in row.picks:  # Another action is taken.
+    for each in row.index_names:  # Another action is taken.
         inputs[each] = jnp.where(inputs[each] == 1, 2 % actions, inputs[each])
     zero = -jnp.inf if "logits" in weight else 0.0
     inputs[weight] = inputs[weight].at[..., 1].set(zero)

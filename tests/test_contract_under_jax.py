@@ -17,7 +17,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 GIVEN = [
     (re.sub(r"\W", "_", row.id), row)
     for row in contract.covering_third(
-        contract.of_topic([row for row in contract.collect() if row.given]), "variants"
+        contract.of_topic([row for row in contract.collect() if row.has_arguments]),
+        "variants",
     )
 ]
 
@@ -47,7 +48,7 @@ def test_there_are_devices_to_map_over():
     assert jax.device_count() >= 4
 
 
-@each_row("given", "undefined")
+@each_row("has_arguments", "undefined")
 def test_vmap_equals_a_loop_over_the_batch(row):
     # Functions with a definition are compared with it under vmap.
     each = [row.inputs(seed) for seed in range(3)]
@@ -59,7 +60,7 @@ def test_vmap_equals_a_loop_over_the_batch(row):
         contract.assert_close(one, function(**inputs), SINGLE, tolerance)
 
 
-@each_row("given", sample=True)
+@each_row("has_arguments", sample=True)
 def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
     # Tracing alone finds carries that vary over devices while others do not.
     inputs = row.inputs()
@@ -95,11 +96,11 @@ def test_no_key_is_used_twice(row):
 def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
     with contract.x64(True):
         inputs = row.inputs(dtype=np.float64)
-        moved = {name: inputs[name] for name in row.moving}
+        moved = {name: inputs[name] for name in row.variables}
         fixed = {name: inputs[name] for name in inputs if name not in moved}
-        function = row.call(**row.setting(False if row.stops else None))
-        along = to_x64(contract.direction(inputs, row.moving, seed=1))
-        towards = to_x64(contract.direction(inputs, row.moving, seed=2))
+        function = row.call(**row.setting(False if row.has_flag else None))
+        along = to_x64(contract.direction(inputs, row.variables, seed=1))
+        towards = to_x64(contract.direction(inputs, row.variables, seed=2))
 
         def total(x):
             return contract.weigh(function(**x, **fixed), 0)
@@ -132,10 +133,10 @@ def test_derivatives_equal_finite_differences_in_both_modes_and_twice(row):
         np.testing.assert_allclose(found, expected, 1e-6, tolerance)
 
 
-@each_row("stops", sample=True)
+@each_row("has_flag", sample=True)
 def test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value(row):
     inputs = row.inputs()
-    moved = {name: inputs[name] for name in row.moving}
+    moved = {name: inputs[name] for name in row.variables}
     fixed = {name: inputs[name] for name in inputs if name not in moved}
 
     def total(moved, flag):
@@ -155,12 +156,12 @@ def test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value(row):
         contract.assert_close(on[1], off[1], SINGLE, SINGLE * row.scale(inputs))
         for name in moved:
             assert np.isfinite(on[0][name]).all()
-            if name in row.targets:
+            if name in row.gradients.targets:
                 assert not np.any(on[0][name]), name
                 assert np.any(off[0][name]), name
 
 
-@each_row("stops", sample=True)
+@each_row("has_flag", sample=True)
 def test_a_stopped_target_has_no_backward_pass(row):
     asked = []
 
@@ -171,7 +172,7 @@ def test_a_stopped_target_has_no_backward_pass(row):
     watched = jax.custom_vjp(lambda x: x)
     watched.defvjp(lambda x: (x, None), backward)
     inputs = row.inputs()
-    moved = {name: inputs[name] for name in row.targets}
+    moved = {name: inputs[name] for name in row.gradients.targets}
 
     def total(moved, flag):
         targets = {name: watched(x) for name, x in moved.items()}
@@ -183,7 +184,7 @@ def test_a_stopped_target_has_no_backward_pass(row):
     assert len(asked) == len(moved)
 
 
-@each_row("floats", sample=True)
+@each_row("float_names", sample=True)
 @pytest.mark.parametrize(
     ("dtype", "x64"),
     [
@@ -201,12 +202,14 @@ def test_dtype_follows_the_arguments(row, dtype, x64):
         outputs = jax.tree.leaves(jax.eval_shape(row.call(), **inputs))
     for position, output in enumerate(outputs):
         if jnp.issubdtype(output.dtype, jnp.floating):
-            wide = position in row.single_precision and jnp.finfo(dtype).bits < 32
+            wide = (
+                position in row.precision.single_outputs and jnp.finfo(dtype).bits < 32
+            )
             assert output.dtype == (jnp.float32 if wide else dtype)
             assert not output.weak_type  # Of a state, it would compile twice.
 
 
-@each_row("floats", "deterministic", sample=True)
+@each_row("float_names", "deterministic", sample=True)
 def test_half_precision_rounds_once(row):
     if row.name == "backtracking_line_search":
         pytest.skip("its losses are those of the rounded parameters")
@@ -224,11 +227,11 @@ def test_half_precision_rounds_once(row):
         contract.assert_close(outputs, row.define(inputs), relative, absolute)
 
 
-@each_row("mixes", sample=True)
+@each_row("has_several_floats", sample=True)
 def test_mixed_precision_gives_the_higher(row):
     inputs = row.inputs()
     # `test_contract_states.py` tests those that keep their dtype.
-    floats = [name for name in row.floats if name not in row.carried]
+    floats = [name for name in row.float_names if name not in row.precision.carried]
     names = contract.share(floats, row.id, parts=len(floats))
     mixes = [inputs | {name: inputs[name].astype(jnp.bfloat16)} for name in names]
     function = row.call()

@@ -220,7 +220,7 @@ def faults_of(row):
     joined = {n: np.stack([x[n] for case in cases for x in case]) for n in inputs}
     batch = contract.to_jax(joined, np.float32)
     data = {name for name, _ in data_of(row, inputs) if name not in RATIOS}
-    moved = [name for name in row.moving if name in data and row.differentiable]
+    moved = [name for name in row.variables if name in data and row.gradients.exist]
     program, size = program_of(row, moved, inputs)
 
     def evaluate(weights):
@@ -268,7 +268,9 @@ OTHERS = {
 ROWS = [
     row
     for row in contract.collect()
-    if row.name.partition(".")[0] not in OTHERS and row.given and has_weights(row)
+    if row.name.partition(".")[0] not in OTHERS
+    and row.has_arguments
+    and has_weights(row)
 ]
 
 

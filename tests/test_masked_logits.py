@@ -101,7 +101,7 @@ def sampled(row, kept, dtype):
     arguments = row.inputs(1, dtype)
     arguments.pop("temperature", None)
     for name, x in arguments.items():
-        if name in (*row.picks, "tokens"):
+        if name in (*row.index_names, "tokens"):
             arguments[name] = jnp.minimum(x, kept - 1)
         elif name == "labels":
             left = x.at[..., kept:].set(0)
@@ -116,7 +116,7 @@ def sampled(row, kept, dtype):
 def differentiate(row, size, kept):
     """Return outputs and gradients, as a function of temperature and arguments."""
     call = call_of(row)
-    names = row.moving if row.differentiable else ()
+    names = row.variables
 
     def total(moved, temperature, arguments):
         outputs = [

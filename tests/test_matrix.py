@@ -34,7 +34,7 @@ def each_row(*attributes, dtypes=DTYPES):
     return decorate
 
 
-@each_row("given")
+@each_row("has_arguments")
 def test_value_is_the_same_in_every_transformation(row, dtype):
     with strict(dtype):
         each = [row.inputs(seed, dtype) for seed in range(4)]
@@ -49,7 +49,7 @@ def test_value_is_the_same_in_every_transformation(row, dtype):
                     contract.assert_close(outputs, expected, relative, absolute)
 
 
-@each_row("differentiable")
+@each_row("gradients.exist")
 def test_derivatives_are_the_same_in_every_transformation(row, dtype):
     above = {jnp.float32: jnp.float64}.get(dtype, wide(dtype))
     for flag in row.flags:
@@ -73,9 +73,9 @@ def test_strict_flags_change_no_program(row, dtype):
     def traced():
         inputs = row.inputs(0, dtype)
         programs = [jax.make_jaxpr(row.call())(**inputs)]
-        if row.differentiable:
+        if row.gradients.exist:
             total = problem(row, row.flags[-1], dtype, inputs)[1]
-            moved = {name: inputs[name] for name in row.moving}
+            moved = {name: inputs[name] for name in row.variables}
             programs.append(jax.make_jaxpr(jax.grad(total))(moved))
         return re.sub("0x[0-9a-f]+", "", str(programs))  # Addresses of functions.
 
@@ -89,7 +89,7 @@ def test_strict_flags_change_no_program(row, dtype):
         assert traced() == expected
 
 
-@each_row("defined", "given", dtypes=[jnp.float64])
+@each_row("defined", "has_arguments", dtypes=[jnp.float64])
 def test_value_equals_the_definition_for_200_random_arguments(row, dtype):
     with strict(dtype):
         each = [row.inputs(seed, dtype) for seed in range(200)]
@@ -135,8 +135,8 @@ def transformed(row, each):
 def derivatives(row, flag, dtype, inputs, few=False):
     """Differentiate in every way; all that begin with the same word are equal."""
     outputs, total = problem(row, flag, dtype, inputs)
-    x = {name: inputs[name] for name in row.moving}
-    along = contract.direction(inputs, row.moving, seed=1)
+    x = {name: inputs[name] for name in row.variables}
+    along = contract.direction(inputs, row.variables, seed=1)
     along = {name: rounded(v, dtype, x[name].dtype) for name, v in along.items()}
     gradient = jax.grad(total)
 
@@ -168,7 +168,7 @@ def derivatives(row, flag, dtype, inputs, few=False):
 def problem(row, flag, dtype, inputs):
     """Return the floats of a function's outputs, and their sum with random weights."""
     function = row.call(**row.setting(flag))
-    fixed = {name: inputs[name] for name in inputs if name not in row.moving}
+    fixed = {name: inputs[name] for name in inputs if name not in row.variables}
 
     def outputs(x):
         return list(filter(contract.is_float, jax.tree.leaves(function(**x, **fixed))))

@@ -27,7 +27,7 @@ INFINITE = ("free weights", "ipo")
 
 def ratio_names(row):
     """Return the names of log-probabilities and log-ratios of taken actions."""
-    return [n for n in row.floats if "log_prob" in n or n == "log_ratio"]
+    return [n for n in row.float_names if "log_prob" in n or n == "log_ratio"]
 
 
 ROWS = [
@@ -56,7 +56,7 @@ def examples(row):
 def test_distant_policies_give_no_nan(row):
     batch = examples(row)
     key = {} if row.key is None else {row.key: jax.random.key(0)}
-    moved = [n for n in row.moving if n in ratio_names(row) or n.startswith("adv")]
+    moved = [n for n in row.variables if n in ratio_names(row) or n.startswith("adv")]
     call = row.call()
 
     def evaluate(given):
@@ -67,7 +67,7 @@ def test_distant_policies_give_no_nan(row):
             finite = [jnp.where(jnp.isfinite(x), x, 0) for x in floats]
             return contract.weigh(finite, 0), floats
 
-        free = {n: given[n] for n in moved if row.differentiable}
+        free = {n: given[n] for n in moved if row.gradients.exist}
         gradient, floats = jax.grad(total, has_aux=True)(free)
         return floats, gradient
 

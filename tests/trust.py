@@ -47,9 +47,11 @@ COLUMNS = {
 # Exceptions, and the reasons that rows give.
 EXCEPTIONS: dict[str, Callable[[Row], Iterable[str]]] = {
     "No definition in NumPy": lambda row: () if row.defined else (row.definition,),
-    "Not compared with rlax": lambda row: (row.peer,),
-    "Gradients not compared with rlax's": lambda row: row.peer_gradient.values(),
-    "Second derivatives not compared with differences": lambda row: (row.differences,),
+    "Not compared with rlax": lambda row: (row.peer.why_not,),
+    "Gradients not compared with rlax's": lambda row: row.peer.no_gradients.values(),
+    "Second derivatives not compared with differences": lambda row: (
+        row.gradients.first_order_only,
+    ),
 }
 
 
@@ -61,7 +63,7 @@ def tests() -> dict[str, list[Row]]:
         for name, test in vars(module).items():
             if hasattr(test, "rows") and name not in OF_THE_TABLE:
                 found[name] = test.rows
-    found[VARIANTS] = [row for row in contract.collect() if row.given]
+    found[VARIANTS] = [row for row in contract.collect() if row.has_arguments]
     return found
 
 

@@ -182,7 +182,8 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
 
     The batch has `sampler_log_prob`, [B, T], of the inference engine. Liu et al., 2025,
     https://richardli.xyz/rl-collapse. Source: github.com/OpenRLHF/OpenRLHF@3c3be62,
-    openrlhf/models/loss.py. Usual: geometric means within 1 %, weights truncated at 2
+    openrlhf/models/loss.py, the same loss for `max_weight` infinity: weights of tokens
+    are not truncated there. Usual: geometric means within 1 %, weights truncated at 2
     to 5.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask

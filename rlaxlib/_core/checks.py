@@ -7,11 +7,10 @@ from typing import Any, NoReturn, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib._core import binding, errors, rules, specs
 from rlaxlib._core.batches import Function
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 
 
 def fit(**arguments: tuple[Any, Any]) -> None:

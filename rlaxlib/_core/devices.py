@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
-AxisName = str | Sequence[str]
+from rlaxlib._core.types import Array, AxisName
 
 
 def names(axis_name: AxisName | None) -> AxisName | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices
-from rlaxlib._core.devices import AxisName
+from rlaxlib._core.types import Array, AxisName
 
 
 class Moments(NamedTuple):

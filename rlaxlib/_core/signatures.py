@@ -11,16 +11,18 @@ A public function is written for JAX arrays, and takes whatever JAX takes for on
         sample_mask: Bool[ArrayLike, "T"] | None = None,
     ) -> Float[Array, "T"]:
 
-The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps.
-It is compiled, so that a call outside of `jax.jit` runs one program; within another
-program it leaves no trace. A body that calls a function of the user is not compiled:
-what that function reads may change from call to call. The annotations alone decide.
+The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps;
+its result is cast back, and is 0 there, too. It is compiled, so that a call outside of
+`jax.jit` runs one program; within another program it leaves no trace. A body that calls
+a function of the user is not compiled: what that function reads may change from call to
+call. The annotations alone decide.
 
 `specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
 value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
 that is named like a static integer has its size. Fields of a named tuple, and entries
 of a tuple or sequence, have annotations of their own. A `Real` may be given as
-integers, which become floats; a `Tree` is a pytree of arrays.
+integers, which become floats; a `Tree` is a pytree of arrays, each of which is checked
+and converted, under its path.
 
 Shapes and dtypes are checked in traced programs too. Ranges are checked of values on
 the host, which are Python's and NumPy's, at valid steps if there is a `sample_mask`.

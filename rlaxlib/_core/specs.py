@@ -31,8 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib._core.devices import AxisName
-from rlaxlib._core.types import Note
+from rlaxlib._core.types import AxisName, Note
 
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]

@@ -10,12 +10,16 @@ of this repository.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from jax import Array
 from jax.typing import ArrayLike
 
 __all__ = [
+    "Array",
     "ArrayLike",
+    "AxisName",
     "Bool",
     "Float",
     "Int",
@@ -26,6 +30,8 @@ __all__ = [
     "Static",
     "Tree",
 ]
+
+AxisName = str | Sequence[str]
 
 
 class Note(NamedTuple):

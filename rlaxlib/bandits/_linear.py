@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
 
 __all__ = [
     "LinearBanditState",

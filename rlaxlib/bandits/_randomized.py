@@ -10,11 +10,10 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Float, Int
 from rlaxlib.bandits._shared import one_hot
 
 __all__ = [

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key, Real
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Real
 
 __all__ = ["thompson_beta", "thompson_gaussian"]
 

@@ -10,12 +10,11 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.scipy.special import xlog1py
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Real
+from rlaxlib._core.types import Array, ArrayLike, Float, Real
 
 __all__ = ["kl_ucb_scores", "ucb_scores", "ucb_tuned_scores"]
 

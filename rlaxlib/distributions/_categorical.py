@@ -15,12 +15,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._shared import Function, legal_softmax
 
 __all__ = [

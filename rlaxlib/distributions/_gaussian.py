@@ -9,12 +9,11 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key
+from rlaxlib._core.types import Array, ArrayLike, Float, Key
 from rlaxlib.distributions import _shared
 from rlaxlib.distributions._shared import Function
 

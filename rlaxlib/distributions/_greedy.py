@@ -6,11 +6,10 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, indexing, safe, streams
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._categorical import DiscreteDistribution
 
 __all__ = ["EpsilonGreedy", "Greedy", "epsilon_greedy", "greedy"]

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import categorical_kl_divergence
 from rlaxlib.distributions._shared import legal_softmax
 

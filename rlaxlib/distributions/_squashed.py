@@ -11,11 +11,10 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, errors
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Shaped, Static
 from rlaxlib.distributions import _shared
 from rlaxlib.distributions._gaussian import ContinuousDistribution
 

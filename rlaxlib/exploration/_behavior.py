@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",
@@ -209,7 +208,7 @@ def factorized_noise(
     return FactorizedNoise(jnp.outer(inputs, outputs), outputs)
 
 
-@checked(wide=True)
+@checked
 def bootstrap_mask(
     key: Key[ArrayLike, ""],
     num_heads: Static[int, "in [1, inf)"],

@@ -6,7 +6,6 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import (
     checks,
@@ -18,9 +17,17 @@ from rlaxlib._core import (
     streams,
     sums,
 )
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static
+from rlaxlib._core.types import (
+    Array,
+    ArrayLike,
+    AxisName,
+    Bool,
+    Float,
+    Int,
+    Real,
+    Static,
+)
 from rlaxlib.exploration import _shared
 
 __all__ = [

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib._core import checks, dtypes, meshes, programs, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _shared
 
 __all__ = ["IntrinsicRewardState", "episodic_memory_intrinsic_rewards"]

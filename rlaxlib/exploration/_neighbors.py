@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jax import Array
-
 from rlaxlib._core import dtypes
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration._shared import Metric, comparable, nearest, search
 
 __all__ = ["KNNQueryResult", "knn_query"]

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 
 __all__ = [
     "add_dirichlet_noise",

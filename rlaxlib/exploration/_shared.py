@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks
-from rlaxlib._core.types import ArrayLike, Real
+from rlaxlib._core.types import Array, ArrayLike, Real
 
 Metric = Callable[[Array, Array], Array]
 

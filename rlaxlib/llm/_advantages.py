@@ -12,17 +12,15 @@ Returns and advantages of tokens are those of `discounted_returns` and
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, meshes, moments, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
 
 __all__ = [
     "group_advantages",
@@ -111,7 +109,7 @@ def group_advantages(
     """
     exists = streams.filled(sample_mask, rewards)
     if group_ids is not None:
-        options = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
+        options: Any = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
 
         def of_group(index: Array) -> Array:
             valid = exists & (group_ids == index)

@@ -14,12 +14,10 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, ratios, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
 
 __all__ = ["divergence_ppo_mask", "vespo_weight"]
 

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import indexing
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 
 __all__ = ["TokenLogProbs", "linear_token_log_probs", "token_log_probs"]
 
@@ -207,19 +206,22 @@ def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
     hidden = _gathered(hidden, but=0)
     is_half = cast(Any, jnp.finfo(hidden.dtype)).bits < 32
     dtype = jnp.float32 if is_half else hidden.dtype
-    wide = (inputs.bias, inputs.temperature, inputs.soft_cap)
-    bias, temperature, soft_cap = jax.tree.map(lambda x: x.astype(dtype), wide)
-    temperature = temperature + jnp.zeros_like(hidden[:, 0], dtype)
+    temperature = inputs.temperature.astype(dtype) + jnp.zeros_like(hidden[:, 0], dtype)
+    bias, soft_cap, kept = inputs.bias, inputs.soft_cap, inputs.kept
     if bias is not None:  # Shared by devices as the head is.
-        bias = bias + jnp.sum(jnp.zeros_like(inputs.head, dtype), axis=0)
-    # The size of the vocabulary may not fit a uint8.
-    integers = (inputs.tokens.astype(int), inputs.kept)
-    tokens, kept = jax.tree.map(lambda x: x.astype(jnp.int32), integers)
-    alike = _alike(
-        _Inputs(hidden, inputs.head, bias, temperature, soft_cap, tokens, kept)
-    )
-    log_prob, entropy = cast(Any, _linear)(static, alike)
+        zeros = jnp.sum(jnp.zeros_like(inputs.head, dtype), axis=0)
+        bias = bias.astype(dtype) + zeros
+    tokens = inputs.tokens.astype(int)  # The size may not fit a uint8.
     is_token = (tokens >= 0) & (tokens < inputs.head.shape[1])
+    new = inputs._replace(
+        hidden=hidden,
+        bias=bias,
+        temperature=temperature,
+        soft_cap=None if soft_cap is None else soft_cap.astype(dtype),
+        tokens=tokens.astype(jnp.int32),
+        kept=None if kept is None else kept.astype(jnp.int32),
+    )
+    log_prob, entropy = cast(Any, _linear)(static, _alike(new))
     return jnp.where(is_token, log_prob, jnp.nan), entropy
 
 
@@ -253,8 +255,8 @@ def _linear_fwd(
 
     # Statistics of each block, which devices exchange once, at the end. The zeros vary
     # over the same devices as they do; XLA computes no logits for them.
-    first = jax.tree.map(jnp.zeros_like, _chunk(chunks, chunks.indices[0], inputs))
-    zeros = first.logits[..., 0]
+    first = _chunk(chunks, chunks.indices[0], inputs)
+    zeros = jnp.zeros_like(first.logits[..., 0])
     start = (zeros + _MASKED, zeros, zeros, jnp.zeros_like(first.picked()))
     end, _ = jax.lax.scan(step, start, chunks.indices)
     largest, total, weighted, picked = end
@@ -278,7 +280,7 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
     wide = inputs.hidden.astype(temperature.dtype)
     by_total = jnp.sum(by_log_prob, axis=1)
 
-    def step(carry: tuple[Array, ...], index: Array) -> Any:
+    def step(carry: Any, index: Array) -> Any:
         d_hidden, d_head, d_bias, d_scale = carry
         chunk = _chunk(chunks, index, inputs)
         gaps = _gap(chunk.logits, _column(maximum), temperature)
@@ -301,10 +303,10 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
             d_bias = chunks.put(d_bias, d_part, index)
         return (d_hidden, d_head, d_bias, d_scale), None
 
-    first = jax.tree.map(jnp.zeros_like, _chunk(chunks, chunks.indices[0], inputs))
+    first = _chunk(chunks, chunks.indices[0], inputs)
     d_bias = None if chunks.bias is None else jnp.zeros_like(chunks.bias)
-    start = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_bias)
-    start = (*start, first.logits[..., 0])
+    start: Any = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_bias)
+    start = (*start, jnp.zeros_like(first.logits[..., 0]))
     end, _ = jax.lax.scan(step, start, chunks.indices)
     d_hidden, d_head, d_bias, d_scale = end
     # The gradient by logits sums to 0, so their maximum may be subtracted.
@@ -312,7 +314,8 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
     d_head = _floats(d_head, chunks.dtype).reshape(inputs.head.shape)
     d_bias = None if d_bias is None else jnp.squeeze(d_bias, 0).reshape(-1)
     d_hidden = d_hidden.astype(inputs.hidden.dtype)
-    return (_Inputs(d_hidden, d_head, d_bias, d_temperature, None, None, None),)
+    none: Any = None  # Of the soft cap, the tokens and those that were kept.
+    return (_Inputs(d_hidden, d_head, d_bias, d_temperature, none, none, none),)
 
 
 _linear.defvjp(_linear_fwd, _linear_bwd)
@@ -469,4 +472,8 @@ def _alike(inputs: _Inputs) -> _Inputs:
     """Return arrays that vary over the same mesh axes, as the carry of a scan must."""
     zeros = [jnp.sum(jnp.zeros_like(each)) for each in jax.tree.leaves(inputs)]
     zero = sum(each.astype(jnp.int32) for each in zeros)
-    return jax.tree.map(lambda x: x + jnp.asarray(zero, x.dtype), inputs)
+
+    def vary(x: Array) -> Array:
+        return x + jnp.asarray(zero, x.dtype)
+
+    return cast(_Inputs, jax.tree.map(vary, inputs))

@@ -17,14 +17,12 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import devices, indexing, ratios, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Key
 from rlaxlib.llm._shared import means
 from rlaxlib.policies import RatioOutputs
 

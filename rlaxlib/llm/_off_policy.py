@@ -17,12 +17,10 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import ratios, safe, streams
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import means, sums
 
 __all__ = ["importance_weights", "off_policy_sequence_mask"]

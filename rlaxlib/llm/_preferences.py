@@ -17,13 +17,12 @@ from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
 from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
 
 __all__ = [
     "bradley_terry_loss",

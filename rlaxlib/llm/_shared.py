@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, streams
-from rlaxlib._core.devices import AxisName
+from rlaxlib._core.types import Array, AxisName
 
 
 def totals(x: Array, segment_ids: Array) -> Array:

@@ -16,15 +16,13 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, moments, safe, streams, sums
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Tree
-from rlaxlib.normalization._shared import real, scale, zeros
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
+from rlaxlib.normalization._shared import scale, zeros
 
 __all__ = [
     "Ema",
@@ -258,7 +256,7 @@ class RunningMomentsState(NamedTuple):
         """Return mean and variance; before the first entry, 0 and 0."""
         return Moments(self.mean, self.variance)
 
-    @checked(wide=True)
+    @checked
     def merge(self, other: RunningMomentsState) -> RunningMomentsState:
         """Return the moments of the entries of two states together.
 

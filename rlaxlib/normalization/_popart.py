@@ -18,14 +18,22 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Real, Static, Tree
+from rlaxlib._core.types import (
+    Array,
+    ArrayLike,
+    AxisName,
+    Bool,
+    Float,
+    Int,
+    Real,
+    Static,
+    Tree,
+)
 
 __all__ = [
     "PopArt",
@@ -195,7 +203,7 @@ def _not_empty(*, targets: Any, **_: Any) -> None:
         checks.fail("`targets.size` is 0, must be at least 1")
 
 
-@checked(wide=True, rule=_not_empty)
+@checked(rule=_not_empty)
 def art(
     state: PopArtState,
     targets: Real[ArrayLike, "..."],

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import checks, devices, recurrence, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Real
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Real
 from rlaxlib.normalization import _shared
 from rlaxlib.normalization._moments import (
     Ema,

@@ -6,10 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, dtypes
-from rlaxlib._core.types import ArrayLike, Real
+from rlaxlib._core.types import Array, ArrayLike, Real
 
 
 def zeros(template_tree: Any) -> Any:

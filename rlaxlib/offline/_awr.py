@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 
 __all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
 __all__ = ["cql_loss", "cql_temperature_loss", "discrete_cql_loss"]
 

@@ -11,13 +11,12 @@ For several critics, pass the minimum of their values. Functions are elementwise
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import losses
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 
 __all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 

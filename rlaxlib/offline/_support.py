@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Literal
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["bcq_action_mask", "edac_diversity_loss", "maximum_mean_discrepancy"]
 

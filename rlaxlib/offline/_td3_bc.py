@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays
 from rlaxlib._core import gradients, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 
 __all__ = ["rebrac_critic_target", "td3_bc_loss", "td3_bc_weight"]
 

@@ -8,11 +8,10 @@ trajectories if, and only if, it does so.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["sub_trajectory_balance_loss", "trajectory_balance_loss"]
 

@@ -12,12 +12,11 @@ from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import dtypes, safe
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Key, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Shaped, Static
 from rlaxlib.policies._shared import check_shape
 
 __all__ = [

@@ -10,13 +10,12 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
 from rlaxlib._core import gradients, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 from rlaxlib.policies._shared import (
     LagrangePenalty,
     MpoConstraintOutputs,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import arrays, distributions
 from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
 __all__ = [
     "acer_policy_loss",

@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
 from rlaxlib._core import checks, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Shaped, Static
 from rlaxlib.policies import _shared
 from rlaxlib.policies._shared import (
     KlConstraints,

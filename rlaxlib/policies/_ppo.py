@@ -14,14 +14,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import losses
 from rlaxlib._core import gradients, ratios, safe
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = [
     "PpoValueOutputs",

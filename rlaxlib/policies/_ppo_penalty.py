@@ -9,14 +9,12 @@ of time steps on any axes, and return one loss a time step, beside diagnostics.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, ratios, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
 from rlaxlib.policies._ppo import RatioOutputs
 
 __all__ = [

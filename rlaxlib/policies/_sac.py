@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import distributions
 from rlaxlib._core import gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 
 __all__ = [
     "discrete_sac_policy_loss",

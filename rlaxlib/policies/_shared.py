@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.lax import stop_gradient
 
 from rlaxlib import diagnostics, distributions
 from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
 __all__ = ["LagrangePenalty", "MpoConstraintOutputs", "MpoWeightOutputs"]
 

@@ -17,12 +17,10 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import checks, devices, errors, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Static, Tree
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Static, Tree
 
 __all__ = [
     "CpoStep",

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import devices, indexing, meshes, safe
-from rlaxlib._core.devices import AxisName
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 from rlaxlib.policies import _shared
 from rlaxlib.policies._mpo import MpoOutputs
 from rlaxlib.policies._shared import KlConstraints, LagrangePenalty, Projection

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import recurrence, streams
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 
 __all__ = ["NStepTransitions", "n_step_transitions"]
 

@@ -15,14 +15,13 @@ of the last state are never used.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
 __all__ = [
     "general_off_policy_returns_from_action_values",

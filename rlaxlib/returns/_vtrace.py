@@ -17,14 +17,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_each
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.safe import product, weighted
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = [
     "VTraceOutput",

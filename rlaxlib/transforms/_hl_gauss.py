@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
-from jax import Array
 from jax.scipy import special
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Shaped, Static
 from rlaxlib.transforms import _shared
 
 __all__ = ["transform_from_hl_gauss", "transform_to_hl_gauss"]

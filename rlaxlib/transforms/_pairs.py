@@ -15,13 +15,12 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import checks, dtypes
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
 from rlaxlib.transforms import _hl_gauss, _shared, _squashing
 
 __all__ = [

@@ -6,12 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.core import Tracer
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Shaped
+from rlaxlib._core.types import Array, ArrayLike, Float, Shaped
 
 
 def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:

@@ -8,11 +8,10 @@ probability between the two nearest bins so that its mean is the value.
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 
 from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Static
 from rlaxlib.transforms._shared import decode, encode, equal_bins, mean, two_hot
 
 __all__ = [

@@ -11,13 +11,12 @@ Functions take one transition. Use `jax.vmap` for a batch.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Float, Int
 
 __all__ = [
     "advantage_learning",

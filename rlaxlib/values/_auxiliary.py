@@ -14,12 +14,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import losses
 from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 from rlaxlib.values._multistep import q_lambda
 
 __all__ = ["feature_control_rewards", "pixel_control_loss", "pixel_control_rewards"]

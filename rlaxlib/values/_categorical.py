@@ -15,12 +15,11 @@ batch.
 from __future__ import annotations
 
 import jax
-from jax import Array
 
 from rlaxlib import distributions, transforms
 from rlaxlib._core import checks, gradients, indexing, pairs, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Float, Int
 from rlaxlib.values._shared import hats
 
 __all__ = [

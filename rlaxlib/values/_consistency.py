@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["cosine_consistency_loss"]
 

@@ -18,13 +18,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import best, pick, pick_slice
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.values._shared import asymmetric_loss, hats
 
 __all__ = [

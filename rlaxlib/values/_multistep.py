@@ -16,13 +16,12 @@ Functions take one trajectory. Use `jax.vmap` for a batch.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
 
 from rlaxlib import returns
 from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 from rlaxlib.values._shared import retrace_coefficients
 
 __all__ = [

@@ -10,13 +10,11 @@ for a batch.
 
 from __future__ import annotations
 
-from jax import Array
-
 from rlaxlib import returns
 from rlaxlib._core import gradients, safe
 from rlaxlib._core.indexing import best, pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 
 __all__ = ["n_step_double_q_learning", "n_step_q_learning"]
 

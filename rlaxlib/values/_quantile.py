@@ -20,14 +20,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
 from rlaxlib._core import checks, indexing, safe
 from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.values._shared import asymmetric_loss
 
 __all__ = [

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlaxlib import distributions
 from rlaxlib._core import devices, legality, safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
 __all__ = ["mellowmax", "munchausen_q_learning", "soft_q_learning", "soft_value"]
 

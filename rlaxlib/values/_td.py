@@ -14,13 +14,11 @@ Functions take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from jax import Array
-
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import best, pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Float, Int
 
 __all__ = [
     "differential_td_learning",

@@ -20,14 +20,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from jax import Array
-
 from rlaxlib import returns
 from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 from rlaxlib.transforms import IDENTITY_PAIR, TxPair
 from rlaxlib.values._shared import retrace_coefficients
 

@@ -315,25 +315,25 @@ CUT = sorted(readers("truncated_t"))
 
 
 def edit(batch, change):
-    """Apply a function of name and array to the fields with a time axis."""
+    """Apply a function of name and array to the fields with a time axis, in NumPy."""
 
     def one(name, x):
         if isinstance(x, Batch):
             return edit(x, change)
-        return change(name, x) if name in STEPS and x is not None else x
+        return change(name, np.asarray(x)) if name in STEPS and x is not None else x
 
     if getattr(batch, "sample_mask", 0) is None:
-        batch = batch._replace(sample_mask=jnp.ones(batch.r_t.shape, bool))
+        batch = batch._replace(sample_mask=np.ones(batch.r_t.shape, bool))
     if getattr(batch, "truncated_t", 0) is None:
-        batch = batch._replace(truncated_t=jnp.zeros(batch.r_t.shape, bool))
+        batch = batch._replace(truncated_t=np.zeros(batch.r_t.shape, bool))
     return Batch(**{name: one(name, x) for name, x in vars(batch).items()})
 
 
 def fill(name, x):
     """Return what stands in a step to ignore."""
     if jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.full_like(x, jnp.nan)
-    return jnp.zeros_like(x)
+        return np.full_like(x, np.nan)
+    return np.zeros_like(x)
 
 
 # An ignored step begins a new episode of the recurrent state.
@@ -350,11 +350,11 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
     expected = run(name, batch=batch)
 
     def pad(name, x):
-        return jnp.concatenate([x, fill(name, x[:, -2:])], axis=1)
+        return np.concatenate([x, fill(name, x[:, -2:])], axis=1)
 
     def widen(name, x):
         gap = x[:, 2:3] if name == "s" else fill(name, x[:, :1])
-        return jnp.concatenate([x[:, :2], gap, x[:, 2:], fill(name, x[:, -1:])], axis=1)
+        return np.concatenate([x[:, :2], gap, x[:, 2:], fill(name, x[:, -1:])], axis=1)
 
     arrays = {  # Arguments beside the batch, such as advantages.
         argument: x
@@ -362,7 +362,7 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
         if getattr(x, "shape", ())[:2] == (plain.B, T)
     }
     for change, added in ((pad, (T, T + 1)), (widen, (2, T + 1))):
-        others = {argument: change(argument, x) for argument, x in arrays.items()}
+        others = {name: change(name, np.asarray(x)) for name, x in arrays.items()}
         found = run(name, batch=edit(batch, change), **others)
         if name == "rnd_rewards":
             (rewards, state), _ = found
@@ -379,21 +379,21 @@ OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model", "dreamer_replay_criti
 @pytest.mark.parametrize("name", sorted(set(CUT) - OF_STREAMS))
 def test_a_cut_stream_gives_what_two_streams_give(name):
     batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
-    one = batch._replace(truncated_t=batch.truncated_t.at[:, 1].set(True))
+    one = batch._replace(truncated_t=batch.truncated_t | (np.arange(T) == 1))
 
     def split(name, x):
-        first = jnp.concatenate([x[:, :2], fill(name, x[:, 2:])], axis=1)
-        second = jnp.concatenate([x[:, 2:], fill(name, x[:, :2])], axis=1)
-        return jnp.concatenate([first, second])
+        first = np.concatenate([x[:, :2], fill(name, x[:, 2:])], axis=1)
+        second = np.concatenate([x[:, 2:], fill(name, x[:, :2])], axis=1)
+        return np.concatenate([first, second])
 
     two = edit(batch, split)
     if hasattr(batch, "is_expert"):
-        two = two._replace(is_expert=jnp.tile(batch.is_expert, 2))
+        two = two._replace(is_expert=np.tile(batch.is_expert, 2))
     assert same(*(run(name, batch=x) for x in (one, two)))
 
 
 def without_ends(name, x):
-    return jnp.maximum(x, 0.5) if name == "discount_t" else x
+    return np.maximum(x, 0.5) if name == "discount_t" else x
 
 
 # Their loss is that of the first step, or their result one of three numbers.
@@ -417,7 +417,9 @@ def test_each_step_of_a_stream_is_learned_from(name):
                 other = x[:, k] + shift
                 if not jnp.issubdtype(x.dtype, jnp.floating):
                     other = other % (plain.M if field == "tokens" else plain.A)
-                changed = batch._replace(**{field: x.at[:, k].set(other)})
+                moved = np.array(x)
+                moved[:, k] = other
+                changed = batch._replace(**{field: moved})
                 return differ(run(name, batch=changed, **arguments), before)
 
             # A clip may hide a change.
@@ -429,7 +431,9 @@ def test_the_last_true_next_observation_is_bootstrapped_from():
     assert len(values) >= 12
     for name in values:
         batch = edit(ALL[name][0].arguments["batch"], without_ends)
-        changed = batch._replace(s_t=batch.s_t.at[:, -1].add(1.0))
+        moved = np.array(batch.s_t)
+        moved[:, -1] += 1.0
+        changed = batch._replace(s_t=moved)
         assert differ(*(run(name, batch=x) for x in (batch, changed))), name
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,7 +54,7 @@ class Door:
         return observation, state, reward, terminated, jnp.bool_(False), info
 
 
-@pytest.fixture(params=page.AGENTS)
+@pytest.fixture
 def module(request, monkeypatch):
     module = page.AGENTS[request.param]
     for name, value in SMALL[request.param].items():
@@ -61,6 +62,9 @@ def module(request, monkeypatch):
     return module
 
 
+@pytest.mark.parametrize(
+    "module", contract.share(list(page.AGENTS), "minatar"), indirect=True
+)
 def test_all_seeds_learn_which_door_to_open(module):
     game = games.Game(Door(), None)
     agent = module.make(game, STEPS)
@@ -75,6 +79,7 @@ def test_all_seeds_learn_which_door_to_open(module):
     assert jnp.median(scores[:, 1:], axis=1).min() > 0.97
 
 
+@pytest.mark.parametrize("module", page.AGENTS, indirect=True)
 def test_training_can_be_traced(module):
     game = games.make(random.Random(module.__name__).choice(games.GAMES))
     agent = module.make(game, 8 * 100)

@@ -1,10 +1,12 @@
 """Test the zoo: all recipes are in it, reach what they state, and fall with a fault."""
 
+import functools
 import inspect
 import re
 from importlib import import_module
 
 import chex
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,17 +86,24 @@ RANDOM = define_prng_impl(
 )
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_one_update_runs(name):
-    @jax.jit
-    def updated(key):
-        run = ENTRIES[name].run(key, Fault())
-        assert len(run.inputs) % POINTS == 0
-        assert jax.eval_shape(run.score, run.state).shape == ()
-        return run.state, run.update(run.state, run.inputs[0])
+def updated(name, key):
+    """Return the state of a run, and the one after an update."""
+    run = ENTRIES[name].run(key, Fault())
+    assert len(run.inputs) % POINTS == 0
+    assert jax.eval_shape(run.score, run.state).shape == ()
+    return run.state, run.update(run.state, run.inputs[0])
 
-    before, after = updated(jax.random.key(0, impl=RANDOM))
-    chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_update_returns_what_it_takes(name):
+    key = jax.random.key(0, impl=RANDOM)
+    states = jax.eval_shape(functools.partial(updated, name), key)
+    chex.assert_trees_all_equal_shapes_and_dtypes(*states)
+
+
+@pytest.mark.parametrize("name", contract.share(list(ENTRIES), "zoo"))
+def test_one_update_is_finite(name):
+    _, after = jax.jit(functools.partial(updated, name))(jax.random.key(0, impl=RANDOM))
     chex.assert_tree_all_finite(after)
 
 

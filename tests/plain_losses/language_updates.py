@@ -122,6 +122,7 @@ def plain_gdpo(p, t):
 
 
 def plain_sequence_mask_tis(p, t):
+    """OpenRLHF/OpenRLHF@3c3be62, openrlhf/models/loss.py: seq-mask-tis, truncated."""
     log_ratio = SAMPLED.old_log_prob - SAMPLED.sampler_log_prob
     mean = jnp.exp(total(log_ratio) / LAST)[:, None]
     near = (mean >= 0.99) & (mean <= 1.01)

@@ -1,7 +1,8 @@
 """Rows of `arrays.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, actions
+from row import Gradients, Peer, Precision, Row
 
 
 def all_sum(x, axis=None):
@@ -71,10 +72,8 @@ ROWS = [
         name="AllSum",
         definition=all_sum,
         make=make_numbers,
-        of=lambda library: library.AllSum(),
+        find=lambda library: library.AllSum(),
         over_devices=lambda library, axis_name: library.AllSum(axis_name),
-        elementwise=True,
-        any_dtype=("x",),
     ),
     Row(
         name="AllSum",
@@ -82,16 +81,12 @@ ROWS = [
         definition=all_sum,
         make=make_numbers,
         settings={"axis": 0},
-        of=lambda library: library.AllSum(),
-        elementwise=True,
-        any_dtype=("x",),
+        find=lambda library: library.AllSum(),
     ),
     Row(
         name="batched_index",
         definition=batched_index,
         make=make_indexed,
-        elementwise=True,
-        any_dtype=("values",),
     ),
     Row(
         name="batched_index",
@@ -99,8 +94,6 @@ ROWS = [
         definition=batched_index,
         make=make_indexed,
         settings={"keepdims": True},
-        elementwise=True,
-        any_dtype=("values",),
     ),
     Row(
         name="lhs_broadcast",
@@ -109,35 +102,28 @@ ROWS = [
             "source": rng.normal(size=3),
             "target": rng.normal(size=(3, 2, 2)),
         },
-        constant=("target",),
-        follows=("source",),
-        elementwise=True,
-        any_dtype=("source", "target"),
+        gradients=Gradients(constants=("target",)),
+        precision=Precision(decisive=("source",)),
     ),
     Row(
         name="one_hot",
         definition=one_hot,
         make=lambda rng: {"indices": actions(rng, 5, 3)},
         settings={"num_classes": ACTIONS},
-        any_dtype=("indices",),
-        differentiable=False,
-        elementwise=True,
+        gradients=Gradients(exist=False),
         invalid=({"num_classes": 0},),
     ),
     Row(
         name="replace_masked",
         definition=replace_masked,
         make=make_replaced,
-        elementwise=True,
-        any_dtype=("data", "replacement", "mask"),
         invalid=({"mask": 0.5}, {"mask": np.array([0, 1, 2, 0])}),
     ),
     Row(
         name="masked_mean",
         definition=masked_mean,
         make=make_masked,
-        peer=NOT_IN_RLAX,
-        elementwise=True,
+        peer=Peer(why_not=NOT_IN_RLAX),
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.masked_mean(**arguments, axis_name=axis_name)
         ),
@@ -148,8 +134,7 @@ ROWS = [
         definition=masked_mean,
         make=make_masked,
         settings={"axis": 0},
-        peer=NOT_IN_RLAX,
-        elementwise=True,
+        peer=Peer(why_not=NOT_IN_RLAX),
         invalid=({"axis": 2},),
     ),
     Row(
@@ -158,17 +143,15 @@ ROWS = [
         definition=masked_mean,
         make=make_masked,
         settings={"denominator": 16.0},
-        peer=NOT_IN_RLAX,
-        elementwise=True,
+        peer=Peer(why_not=NOT_IN_RLAX),
         invalid=({"denominator": 0.0}, {"denominator": -1.0}),
     ),
     Row(
         name="standardize",
         definition=standardize,
         make=make_masked,
-        peer=NOT_IN_RLAX,
-        condition=4.0,
-        elementwise=True,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        precision=Precision(condition=4.0),
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
         ),
@@ -178,8 +161,7 @@ ROWS = [
         case="no mask",
         definition=standardize,
         make=make_numbers,
-        peer=NOT_IN_RLAX,
-        condition=4.0,
-        elementwise=True,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        precision=Precision(condition=4.0),
     ),
 ]

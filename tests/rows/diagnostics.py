@@ -1,8 +1,9 @@
 """Rows of `diagnostics.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, away_from, discounts
+from contract import away_from, discounts
 from jax.experimental import checkify
+from row import Gradients, Peer, Precision, Row
 
 SAMPLES, NEURONS = 8, 5
 
@@ -167,17 +168,10 @@ def rows(name, definition, *names, cases=None, **fields):
     shared = {
         "name": name,
         "definition": definition,
-        "peer": "rlax has no such function",
-        "elementwise": True,
+        "peer": Peer(why_not="rlax has no such function"),
         **fields,
     }
-    with_mask = Row(
-        **{
-            "make": make_samples(*names, "sample_mask"),
-            "optional": ("sample_mask",),
-            **shared,
-        }
-    )
+    with_mask = Row(**{"make": make_samples(*names, "sample_mask"), **shared})
     return [
         with_mask,
         *(
@@ -200,7 +194,7 @@ ROWS = [
         "predictions",
         "targets",
         cases={"no mask": {}, "with bias": {"count_bias": True}},
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     *rows(
         "value_bias",
@@ -220,24 +214,22 @@ ROWS = [
         "effective_sample_size",
         effective_sample_size,
         "log_weights",
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     Row(
         name="importance_statistics",
         definition=importance_statistics,
         make=make_samples("log_ratio", "sample_mask"),
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
-        condition=8.0,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
+        precision=Precision(condition=8.0),
     ),
     Row(
         name="dormant_fraction",
         definition=dormant_fraction,
         make=make_activations,
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="dormant_fraction",
@@ -245,9 +237,8 @@ ROWS = [
         definition=dormant_fraction,
         make=make_image,
         settings={"threshold": 0.001},
-        peer="rlax has no such function",
-        elementwise=True,
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"threshold": -0.1},),
         over_devices=over_devices("dormant_fraction"),
     ),
@@ -255,8 +246,8 @@ ROWS = [
         name="effective_rank",
         definition=effective_rank,
         make=make_features,
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="effective_rank",
@@ -264,8 +255,8 @@ ROWS = [
         definition=effective_rank,
         make=without_mask(make_features),
         settings={"delta": 0.1},
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"delta": -0.1}, {"delta": 1.0}),
         over_devices=over_devices("effective_rank"),
     ),
@@ -273,8 +264,8 @@ ROWS = [
         name="check_trajectory",
         definition=check_trajectory,
         make=make_trajectory,
-        of=checked,
-        peer="rlax has no such function",
-        differentiable=False,
+        find=checked,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
 ]

@@ -5,7 +5,7 @@ import functools
 import jax
 import numpy as np
 import scipy.stats
-from contract import Row
+from row import Gradients, Loose, Peer, Precision, Row
 
 TRAJECTORIES, STEPS, TASKS = 4, 5, 3
 
@@ -127,7 +127,7 @@ def row(definition, make, case="", **fields):
         case=case,
         definition=definition,
         make=make,
-        peer="rlax has none",
+        peer=Peer(why_not="rlax has none"),
         **fields,
     )
 
@@ -153,39 +153,35 @@ ROWS = [
             " ".join([kind, *mask]),
             settings={"kind": kind},
             # Discounts of 0 are an end, beside which the value jumps.
-            constant=("discount_t",),
-            condition=8.0,
+            gradients=Gradients(constants=("discount_t",)),
+            precision=Precision(condition=8.0),
             over_devices=over_devices,
             invalid=OUTSIDE if not mask else (),
         )
         for kind in ("is", "wis", "pdis", "wpdis", "dr", "wdr")
         for mask in ((), ("sample_mask",))
     ),
-    row(interquartile_mean, make_scores("scores"), elementwise=True),
-    row(optimality_gap, make_scores("scores"), elementwise=True),
-    row(optimality_gap, make_scores("scores", "target"), "target", elementwise=True),
+    row(interquartile_mean, make_scores("scores")),
+    row(optimality_gap, make_scores("scores")),
+    row(optimality_gap, make_scores("scores", "target"), "target"),
     row(
         probability_of_improvement,
         make_scores("scores", "other_scores"),
-        differentiable=False,
-        any_length=("scores", "other_scores"),
+        gradients=Gradients(exist=False),
+        loose=Loose(lengths=("scores", "other_scores")),
     ),
     *(
         row(
             bootstrap_interval,
             make_scores("data"),
             "stratified" if stratified else "",
-            key="key",
             settings={
                 "statistic": mean,
                 "confidence": 0.8,
                 "num_samples": 20,
                 "stratified": stratified,
             },
-            differentiable=False,
-            any_dtype=("data",),
-            trees=("data",),
-            elementwise=True,
+            gradients=Gradients(exist=False),
             invalid=({"confidence": 1.0}, {"num_samples": 0}),
         )
         for stratified in (False, True)

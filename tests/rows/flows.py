@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from contract import Row
+from row import Gradients, Peer, Precision, Row
 
 DIMENSIONS, STEPS = 3, 8
 
@@ -119,7 +119,7 @@ def row(definition, make, case="", **fields):
         definition=definition,
         make=make,
         case=case,
-        peer="rlax has none",
+        peer=Peer(why_not="rlax has none"),
         **fields,
     )
 
@@ -134,40 +134,37 @@ RANGES = (
 
 
 ROWS = [
-    row(flow_matching_sample, vectors("data"), key="key"),
+    row(flow_matching_sample, vectors("data")),
     row(
         flow_matching_sample,
         vectors("data", "noise"),
         "given noise",
-        key="key",
     ),
     row(
         flow_matching_loss,
         make_loss,
-        targets=("velocity",),
-        elementwise=True,
+        gradients=Gradients(targets=("velocity",)),
     ),
     row(
         cosine_noise_schedule,
         lambda rng: {},
         settings={"num_steps": STEPS, "dtype": float},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"num_steps": 0}, {"offset": -1.0}, {"max_beta": 1.0}),
     ),
     row(
         linear_noise_schedule,
         lambda rng: {},
         settings={"num_steps": STEPS, "dtype": float},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"num_steps": 0}, {"min_beta": 0.0}, {"max_beta": 1.0}),
     ),
-    row(diffusion_noise, make_noised, key="key", invalid=({"alpha_bar": 1.1},)),
+    row(diffusion_noise, make_noised, invalid=({"alpha_bar": 1.1},)),
     *(
         row(
             diffusion_noise,
             make_noised,
             kind,
-            key="key",
             settings={"kind": kind},
             invalid=({"kind": "epsilon"},),
         )
@@ -178,10 +175,8 @@ ROWS = [
             diffusion_reverse_step,
             make_reverse,
             kind,
-            key="key",
             settings={"kind": kind},
-            carried={"x": 0},
-            condition=8.0,
+            precision=Precision(carried={"x": 0}, condition=8.0),
             invalid=({"kind": "epsilon"}, *RANGES),
         )
         for kind in ("noise", "velocity", "data")
@@ -191,10 +186,8 @@ ROWS = [
             diffusion_reverse_step,
             make_clipped,
             f"{kind}, clipped",
-            key="key",
-            carried={"x": 0},
+            precision=Precision(carried={"x": 0}, condition=8.0),
             settings={"kind": kind},
-            condition=8.0,
         )
         for kind in ("noise", "data")
     ),

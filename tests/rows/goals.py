@@ -4,7 +4,8 @@ import itertools
 
 import jax
 import numpy as np
-from contract import BAD_DISCOUNTS, STEPS, Row, away_from, discounts
+from contract import BAD_DISCOUNTS, STEPS, away_from, discounts
+from row import Gradients, Peer, Precision, Row
 
 COMPONENTS, DIMENSIONS = 4, 3
 
@@ -118,10 +119,10 @@ def hindsight(names, case="", **fields):
         case=case,
         definition=geometric_hindsight_indices,
         make=make_episodes("discount_t", "discount", *names),
-        key="key",
-        peer=NEW,
-        differentiable=False,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(exist=False),
         **fields,
+        stream=None,
     )
 
 
@@ -139,33 +140,31 @@ ROWS = [
         name="hiql_value_loss",
         definition=hiql_value_loss,
         make=make_values("v", "target", "adv", "expectile", "sample_mask"),
-        peer=NEW,
-        targets=("target",),
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("target",)),
     ),
     Row(
         name="hiql_value_loss",
         case="no mask",
         definition=hiql_value_loss,
         make=make_values("v", "target", "adv"),
-        peer=NEW,
-        targets=("target",),
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("target",)),
         invalid=({"expectile": 1.1}, {"expectile": -0.1}),
     ),
     Row(
         name="quasimetric_distance",
         definition=quasimetric_distance,
         make=make_embeddings,
-        peer=NEW,
-        condition=4.0,
+        peer=Peer(why_not=NEW),
+        precision=Precision(condition=4.0),
         invalid=({"alpha": 1.1}, {"alpha": -0.1}),
     ),
     Row(
         name="mrn_distance",
         definition=mrn_distance,
         make=make_residuals,
-        peer=NEW,
-        condition=4.0,
+        peer=Peer(why_not=NEW),
+        precision=Precision(condition=4.0),
     ),
 ]

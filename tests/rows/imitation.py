@@ -3,7 +3,8 @@
 import functools
 
 import numpy as np
-from contract import ACTIONS, Row, actions, discounts
+from contract import ACTIONS, actions, discounts
+from row import Gradients, Peer, Precision, Row
 
 BATCH, DIMENSIONS = 6, 5
 
@@ -91,7 +92,7 @@ def draw_action(*names):
     return make
 
 
-row = functools.partial(Row, peer="rlax has none")
+row = functools.partial(Row, peer=Peer(why_not="rlax has none"))
 
 
 ROWS = [
@@ -111,7 +112,6 @@ ROWS = [
         name="discriminator_loss",
         definition=discriminator_loss,
         make=draw("expert_logit", "policy_logit"),
-        elementwise=True,
         invalid=({"label_smoothing": -0.1}, {"label_smoothing": 1.1}),
     ),
     row(
@@ -120,13 +120,12 @@ ROWS = [
         definition=discriminator_loss,
         make=draw("expert_logit", "policy_logit"),
         settings={"label_smoothing": 0.1},
-        elementwise=True,
     ),
     row(
         name="gradient_penalty",
         definition=gradient_penalty,
         make=lambda rng: {"gradient": rng.normal(size=DIMENSIONS)},
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"target_norm": -1.0},),
     ),
     *[
@@ -136,9 +135,8 @@ ROWS = [
             definition=adversarial_reward,
             make=draw("logit"),
             settings={"kind": kind, "max_logit": 1.0 if kind == "airl" else np.inf},
-            differentiable=False,
-            condition=4.0,
-            elementwise=True,
+            gradients=Gradients(exist=False),
+            precision=Precision(condition=4.0),
             invalid=({"kind": "dac"}, {"max_logit": 0.0}, {"max_logit": -1.0})
             if kind == "gail"
             else (),
@@ -149,9 +147,8 @@ ROWS = [
         name="airl_logit",
         definition=airl_logit,
         make=draw_transitions,
-        constant=("log_prob_tm1",),
-        condition=4.0,
-        elementwise=True,
+        gradients=Gradients(constants=("log_prob_tm1",)),
+        precision=Precision(condition=4.0),
         invalid=({"discount_t": np.full(BATCH, 1.5)},),
     ),
 ]

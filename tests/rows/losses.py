@@ -1,7 +1,8 @@
 """Rows of `losses.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, away_from
+from contract import away_from
+from row import Gradients, Peer, Row
 
 SHAPE = (5, 3)
 
@@ -79,35 +80,30 @@ ROWS = [
         name="l2_loss",
         definition=l2_loss,
         make=make_pair,
-        elementwise=True,
     ),
     Row(
         name="l2_loss",
         case="no targets",
         definition=l2_loss,
         make=lambda rng: {"predictions": rng.normal(size=SHAPE)},
-        elementwise=True,
     ),
     Row(
         name="huber_loss",
         definition=huber_loss,
         make=make_errors,
         settings={"delta": 0.75},
-        elementwise=True,
         invalid=({"delta": 0.0}, {"delta": -1.0}, {"delta": np.nan}),
     ),
     Row(
         name="likelihood",
         definition=likelihood,
         make=make_probabilities,
-        elementwise=True,
         invalid=BAD_PROBABILITIES,
     ),
     Row(
         name="log_loss",
         definition=log_loss,
         make=make_probabilities,
-        elementwise=True,
         invalid=BAD_PROBABILITIES,
     ),
     Row(
@@ -115,7 +111,6 @@ ROWS = [
         definition=expectile_loss,
         make=make_pair,
         settings={"expectile": 0.75},
-        elementwise=True,
         invalid=({"expectile": -0.1}, {"expectile": 1.1}),
     ),
     Row(
@@ -124,11 +119,11 @@ ROWS = [
         make=make_errors,
         settings={"gradient_min": -0.5, "gradient_max": 0.25},
         # rlax takes the bounds by position only, and hides their names (audit, 4).
-        peer_of=by_position,
-        unflagged=clipped,
-        differences="a clipped gradient is not a derivative of the value",
-        elementwise=True,
-        trees=("x",),
+        peer=Peer(find=by_position),
+        gradients=Gradients(
+            free_definition=clipped,
+            first_order_only="a clipped gradient is not a derivative of the value",
+        ),
         invalid=(
             {"gradient_max": -1.0},
             {"gradient_max": np.full(SHAPE, 0.25), "gradient_min": np.full(SHAPE, 1.0)},
@@ -139,11 +134,11 @@ ROWS = [
         definition=scale_gradient,
         make=make_errors,
         settings={"scale": -0.5},
-        peer="rlax has none",
-        unflagged=lambda x, constants: -0.5 * x["x"],
-        differences="a scaled derivative is not the derivative of the value",
-        elementwise=True,
-        trees=("x",),
+        peer=Peer(why_not="rlax has none"),
+        gradients=Gradients(
+            free_definition=lambda x, constants: -0.5 * x["x"],
+            first_order_only="a scaled derivative is not the derivative of the value",
+        ),
         invalid=({"scale": np.inf},),
     ),
 ]

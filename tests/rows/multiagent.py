@@ -1,7 +1,8 @@
 """Rows of `multiagent.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, away_from
+from contract import away_from
+from row import Peer, Precision, Row
 
 AGENTS, HIDDEN = 4, 3
 
@@ -32,7 +33,7 @@ ROWS = [
         name="qmix",
         definition=qmix,
         make=make_mix,
-        peer="rlax has none",
-        condition=8.0,
+        peer=Peer(why_not="rlax has none"),
+        precision=Precision(condition=8.0),
     ),
 ]

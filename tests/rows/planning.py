@@ -1,8 +1,8 @@
 """Rows of `planning.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
 from contract import fields as fields_of
+from row import Gradients, Peer, Precision, Row
 
 import rlaxlib
 
@@ -106,10 +106,10 @@ def row(definition, names, case="", **fields):
         case=case,
         definition=with_state(definition),
         make=make_plan("state.mean", "state.stddev", *names),
-        of=of_state(definition.__name__),
-        peer="rlax has no planning",
-        differentiable=False,
-        carried=fields_of(rlaxlib.PlanState),
+        find=of_state(definition.__name__),
+        peer=Peer(why_not="rlax has no planning"),
+        gradients=Gradients(exist=False),
+        precision=Precision(carried=fields_of(rlaxlib.PlanState)),
         **fields,
     )
 
@@ -137,9 +137,8 @@ ROWS = [
         mppi_update,
         (*SAMPLED, "temperature"),
         "all samples",
-        optional=(),
         invalid=(*RANGES, {"temperature": 0.0}),
     ),
     row(shift_plan, ("stddev",), invalid=({"stddev": -1.0},)),
-    row(shift_plan, ("stddev", "action"), "last action", optional=("action",)),
+    row(shift_plan, ("stddev", "action"), "last action"),
 ]

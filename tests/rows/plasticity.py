@@ -1,7 +1,7 @@
 """Rows of `plasticity.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Gradients, Peer, Precision, Row
 
 BATCH, NEURONS = 6, 5
 
@@ -59,9 +59,8 @@ def redo(*names, **fields):
         name="redo_mask",
         definition=redo_mask,
         make=make_activations("activations", *names),
-        peer=NEW,
-        differentiable=False,
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(exist=False),
         **fields,
     )
 
@@ -75,33 +74,25 @@ ROWS = [
     Row(
         name="shrink_and_perturb",
         definition=shrink_and_perturb,
-        carried={"params": 0},
+        precision=Precision(carried={"params": 0}, decisive=("params", "fresh_params")),
         make=make_params("params", "fresh_params", "shrink", "perturb"),
-        peer=NEW,
-        elementwise=True,
-        follows=("params", "fresh_params"),
-        trees=("params", "fresh_params"),
+        peer=Peer(why_not=NEW),
     ),
     Row(
         name="shrink_and_perturb",
         case="defaults",
         definition=shrink_and_perturb,
-        carried={"params": 0},
+        precision=Precision(carried={"params": 0}),
         make=make_params("params", "fresh_params"),
-        peer=NEW,
-        elementwise=True,
-        trees=("params", "fresh_params"),
+        peer=Peer(why_not=NEW),
         invalid=({"shrink": 1.1}, {"shrink": -0.1}, {"perturb": -0.1}),
     ),
     Row(
         name="l2_init_loss",
         definition=l2_init_loss,
         make=make_params("params", "initial_params"),
-        peer=NEW,
-        constant=("initial_params",),
-        condition=8.0,
-        elementwise=True,
-        single_precision=(0,),
-        trees=("params", "initial_params"),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(constants=("initial_params",)),
+        precision=Precision(condition=8.0, single_outputs=(0,)),
     ),
 ]

@@ -2,7 +2,8 @@
 
 import jax
 import numpy as np
-from contract import STEPS, Row, discounts
+from contract import STEPS, discounts
+from row import Gradients, Peer, Row
 
 ENTRIES, SAMPLES = 8, 5
 
@@ -145,8 +146,8 @@ def prioritized(case, **fields):
         name="prioritized_probabilities",
         case=case,
         definition=prioritized_probabilities,
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         **fields,
     )
 
@@ -157,8 +158,8 @@ def weighted(case, make, **fields):
         case=case,
         definition=importance_sampling_weights,
         make=make,
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         **fields,
     )
 
@@ -170,10 +171,10 @@ def hindsight(case, definition, make, **settings):
         definition=definition,
         make=make,
         settings=settings,
-        key="key",
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=({"strategy": "next"},),
+        stream=None,
     )
 
 
@@ -203,16 +204,16 @@ ROWS = [
         name="rank_probabilities",
         definition=rank_probabilities,
         make=make_buffer("priorities", "exponent", "sample_mask"),
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="rank_probabilities",
         case="whole buffer",
         definition=rank_probabilities,
         make=make_buffer("priorities", "exponent"),
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=({"exponent": -1.0},),
     ),
     weighted("", make_buffer("probabilities", "exponent", "sample_mask")),
@@ -244,8 +245,8 @@ ROWS = [
         name="sequence_priority",
         definition=sequence_priority,
         make=make_errors,
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="sequence_priority",
@@ -255,8 +256,8 @@ ROWS = [
             "td_errors": rng.normal(size=STEPS),
             "eta": np.asarray(rng.uniform()),
         },
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=({"eta": -0.1}, {"eta": 2.0}),
     ),
     Row(
@@ -264,8 +265,8 @@ ROWS = [
         definition=burn_in_mask,
         make=lambda rng: {"burn_in": np.asarray(rng.integers(STEPS))},
         settings={"num_steps": STEPS},
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=({"burn_in": -1}, {"num_steps": 0}),
     ),
     Row(
@@ -273,9 +274,8 @@ ROWS = [
         definition=stratified_sample,
         make=make_buffer("probabilities"),
         settings={"num_samples": SAMPLES},
-        key="key",
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=(
             {"probabilities": np.linspace(-1.0, 1.0, ENTRIES)},
             {"num_samples": 0},
@@ -285,9 +285,8 @@ ROWS = [
         name="systematic_resample",
         definition=systematic_resample,
         make=make_buffer("weights"),
-        key="key",
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="systematic_resample",
@@ -295,9 +294,8 @@ ROWS = [
         definition=systematic_resample,
         make=make_buffer("weights"),
         settings={"num_samples": 3 * ENTRIES},
-        key="key",
-        peer=NOT_IN_RLAX,
-        differentiable=False,
+        peer=Peer(why_not=NOT_IN_RLAX),
+        gradients=Gradients(exist=False),
         invalid=({"weights": np.linspace(-1.0, 1.0, ENTRIES)}, {"num_samples": 0}),
     ),
     hindsight("", RANDOM, make_episodes(*EPISODES)),

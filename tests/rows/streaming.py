@@ -3,7 +3,8 @@
 import functools
 
 import numpy as np
-from contract import BAD_DISCOUNT, Row, fields
+from contract import BAD_DISCOUNT, fields
+from row import Gradients, Loose, Peer, Precision, Row
 
 import rlaxlib
 
@@ -120,7 +121,7 @@ def row(definition, make, **more):
         name=definition.__name__,
         definition=definition,
         make=make,
-        peer="rlax has none",
+        peer=Peer(why_not="rlax has none"),
         **more,
     )
 
@@ -138,10 +139,9 @@ ROWS = [
     row(
         accumulating_trace,
         DECAYED,
-        condition=4.0,
-        carried={"trace": 0},
-        trees=("trace", "gradient"),
+        precision=Precision(condition=4.0, carried={"trace": 0}),
         invalid=({"decay": -0.1},),
+        loose=Loose(batches=False),
     ),
     row(
         replacing_trace,
@@ -150,19 +150,19 @@ ROWS = [
             lambda rng: {"gradient": np.where([1, 0, 1, 0], rng.normal(size=4), 0.0)},
             scalars("decay"),
         ),
-        differences="the trace jumps where the gradient is 0",
-        differentiable=False,
-        carried={"trace": 0},
-        trees=("trace", "gradient"),
+        gradients=Gradients(
+            first_order_only="the trace jumps where the gradient is 0", exist=False
+        ),
+        precision=Precision(carried={"trace": 0}),
         invalid=({"decay": -0.1},),
+        loose=Loose(batches=False),
     ),
     row(
         dutch_trace,
         joined(DECAYED, scalars("step_size")),
-        condition=8.0,
-        carried={"trace": 0},
-        trees=("trace", "gradient"),
+        precision=Precision(condition=8.0, carried={"trace": 0}),
         invalid=({"decay": -0.1}, {"step_size": -0.1}),
+        loose=Loose(batches=False),
     ),
     Row(
         name="emphatic_trace",
@@ -173,11 +173,9 @@ ROWS = [
             vectors("gradient"),
             scalars("rho_tm1", "discount_t", "lambda_", "interest"),
         ),
-        of=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
-        peer="rlax has none",
-        condition=4.0,
-        carried=fields(rlaxlib.EmphaticTraceState),
-        trees=("state.trace", "gradient"),
+        find=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
+        peer=Peer(why_not="rlax has none"),
+        precision=Precision(condition=4.0, carried=fields(rlaxlib.EmphaticTraceState)),
         invalid=(
             {"rho_tm1": -1.0},
             {"discount_t": -1.0},
@@ -187,6 +185,8 @@ ROWS = [
             {"state.rho": -1.0},
             {"state.discount": 1.1},
         ),
+        loose=Loose(batches=False),
+        stream=None,
     ),
     Row(
         name="true_online_td_lambda",
@@ -199,43 +199,47 @@ ROWS = [
             vectors("x_t"),
             scalars("lambda_", "step_size"),
         ),
-        of=with_state(
+        find=with_state(
             "true_online_td_lambda", ONLINE, rlaxlib.TrueOnlineTdState._fields
         ),
-        peer="rlax has none",
-        condition=64.0,
-        carried=fields(rlaxlib.TrueOnlineTdState),
+        peer=Peer(why_not="rlax has none"),
+        precision=Precision(condition=64.0, carried=fields(rlaxlib.TrueOnlineTdState)),
         invalid=(
             {"lambda_": -0.1},
             {"lambda_": 1.1},
             {"step_size": -1.0},
             {"discount_t": 1.1},
         ),
+        stream=None,
     ),
     row(
         tdc_loss,
         ERRORS,
-        unflagged=functools.partial(
-            lambda x, held, kind: losses(**x, held=held, kind=kind), kind="tdc"
+        gradients=Gradients(
+            free_definition=functools.partial(
+                lambda x, held, kind: losses(**x, held=held, kind=kind), kind="tdc"
+            ),
+            first_order_only="the losses are not those of which the gradient is that",
         ),
-        differences="the losses are not those of which the gradient is that",
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         gtd2_loss,
         ERRORS,
-        unflagged=functools.partial(
-            lambda x, held, kind: losses(**x, held=held, kind=kind), kind="gtd2"
+        gradients=Gradients(
+            free_definition=functools.partial(
+                lambda x, held, kind: losses(**x, held=held, kind=kind), kind="gtd2"
+            ),
+            first_order_only="the losses are not those of which the gradient is that",
         ),
-        differences="the losses are not those of which the gradient is that",
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
     row(
         obgd_step_size,
         joined(vectors("trace"), scalars("td_error", "step_size", "kappa")),
-        trees=("trace",),
         invalid=({"step_size": -1.0}, {"kappa": -1.0}),
+        loose=Loose(batches=False),
     ),
 ]

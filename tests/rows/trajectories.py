@@ -1,7 +1,8 @@
 """Rows of `trajectories.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions
+from contract import ACTIONS, STEPS, actions
+from row import Gradients, Loose, Peer, Row
 
 STREAMS, STARTS, LENGTH = 3, 4, 2
 
@@ -83,9 +84,7 @@ ROWS = [
         definition=extract_subsequences,
         make=lambda rng: draw_windows(rng, STREAMS),
         settings={"subsequence_len": LENGTH},
-        elementwise=True,
-        any_length=("trajectories",),
-        any_dtype=("trajectories",),
+        loose=Loose(lengths=("trajectories",)),
         invalid=(
             {"subsequence_len": 0},
             {"subsequence_len": STEPS + 1},
@@ -99,10 +98,9 @@ ROWS = [
         definition=extract_from_one,
         make=draw_windows,
         settings={"subsequence_len": LENGTH},
-        peer_of=as_one_of_a_batch,
-        elementwise=True,  # A batch of both arguments is an input in rlax's format.
-        any_length=("trajectories", "start_indices"),
-        any_dtype=("trajectories",),
+        peer=Peer(find=as_one_of_a_batch),
+        # A batch of both arguments is an input in rlax's format.
+        loose=Loose(lengths=("trajectories", "start_indices")),
     ),
     Row(
         name="sample_start_indices",
@@ -113,8 +111,7 @@ ROWS = [
             "num_start_indices": STARTS,
             "max_valid_start_idx": 9,
         },
-        key="rng_key",
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=(
             {"batch_size": 0},
             {"num_start_indices": 11},
@@ -125,26 +122,26 @@ ROWS = [
         name="fix_step_type_on_interruptions",
         definition=fix_step_type_on_interruptions,
         make=draw_step_types,
-        peer_make=draw_step_types_for_rlax,
-        differentiable=False,
-        elementwise=True,
+        peer=Peer(make=draw_step_types_for_rlax),
+        gradients=Gradients(exist=False),
         invalid=({"step_type": np.array([FIRST, 3])},),
+        loose=Loose(batches=True),
     ),
     Row(
         name="fix_step_type_on_interruptions",
         case="one trajectory",
         definition=fix_step_type_on_interruptions,
         make=draw_one_step_type,
-        peer="rlax takes batches only",
-        differentiable=False,
-        elementwise=True,  # A batch is an input in rlax's format.
+        peer=Peer(why_not="rlax takes batches only"),
+        gradients=Gradients(exist=False),
+        # A batch is an input in rlax's format.
+        loose=Loose(batches=True),
     ),
     Row(
         name="embed_oar",
         definition=embed_oar,
         make=draw_oar,
         settings={"num_actions": ACTIONS},
-        elementwise=True,
         invalid=({"num_actions": 0},),
     ),
 ]

@@ -7,7 +7,7 @@ of several leaves.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import Row
+from row import Gradients, Loose, Peer, Precision, Row
 
 
 def tree_select(pred, on_true, on_false):
@@ -111,9 +111,6 @@ ROWS = [
         name="tree_select",
         definition=lambda pred, on_true, on_false: on_true if pred else on_false,
         make=make_one_choice,
-        elementwise=True,
-        any_dtype=("pred", *BRANCHES),
-        trees=BRANCHES,
         invalid=({"pred": 0.5},),
     ),
     Row(
@@ -121,49 +118,37 @@ ROWS = [
         case="row by row",
         definition=tree_select,
         make=make_choice,
-        peer="rlax takes one condition only",
-        elementwise=True,
-        any_dtype=("pred", *BRANCHES),
-        trees=BRANCHES,
+        peer=Peer(why_not="rlax takes one condition only"),
     ),
     Row(
         name="tree_map_zipped",
         definition=lambda x, y: x * y,
         make=make_pair,
-        of=zipped_product,
-        elementwise=True,
-        any_length=("x", "y"),
-        any_dtype=("x", "y"),
-        trees=("x", "y"),
+        find=zipped_product,
+        loose=Loose(
+            lengths=("x", "y"), batches=True, dtypes=("x", "y"), trees=("x", "y")
+        ),
     ),
     Row(
         name="tree_fn",
         definition=lambda x, y: x * y,
         make=make_pair,
-        of=product,
-        elementwise=True,
-        any_length=("x", "y"),
-        any_dtype=("x", "y"),
-        trees=("x", "y"),
+        find=product,
+        loose=Loose(
+            lengths=("x", "y"), batches=True, dtypes=("x", "y"), trees=("x", "y")
+        ),
     ),
     Row(
         name="tree_split_key",
         definition="its keys are random",
         make=lambda rng: {"tree_like": rng.normal(size=3)},
-        of=split_key,
-        key="rng_key",
-        differentiable=False,
-        elementwise=True,
-        any_dtype=("tree_like",),
-        trees=("tree_like",),
+        find=split_key,
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="tree_split_leaves",
         definition=tree_split_leaves,
         make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
-        elementwise=True,
-        any_dtype=("tree_like",),
-        trees=("tree_like",),
     ),
     Row(
         name="tree_split_leaves",
@@ -171,18 +156,12 @@ ROWS = [
         definition=tree_split_leaves,
         make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
         settings={"axis": -1, "keepdim": True},
-        elementwise=True,
-        any_dtype=("tree_like",),
-        trees=("tree_like",),
         invalid=({"axis": 2}, {"axis": -3}),
     ),
     Row(
         name="tree_replace_masked",
         definition=tree_replace_masked,
         make=make_replaced,
-        elementwise=True,
-        any_dtype=("tree_data", "tree_replacement", "mask"),
-        trees=("tree_data", "tree_replacement"),
         invalid=({"mask": np.array([0, 1, 2, 0])},),
     ),
     Row(
@@ -194,34 +173,22 @@ ROWS = [
             "mask": rng.permutation([True, True, False, False]),
         },
         settings={"tree_replacement": None},
-        elementwise=True,
-        any_dtype=("tree_data", "mask"),
-        trees=("tree_data",),
     ),
     Row(
         name="transpose_last_axis_to_first",
         definition=transpose_last_axis_to_first,
         make=make_tree,
-        elementwise=True,
-        any_dtype=("tree",),
-        trees=("tree",),
     ),
     Row(
         name="transpose_first_axis_to_last",
         definition=transpose_first_axis_to_last,
         make=make_tree,
-        elementwise=True,
-        any_dtype=("tree",),
-        trees=("tree",),
     ),
     Row(
         name="conditional_update",
         definition=conditional_update,
         make=lambda rng: {**make_update(rng), "is_time": np.bool_(rng.integers(2))},
-        elementwise=True,
-        carried={"old_tensors": 0},
-        any_dtype=("is_time", *TENSORS),
-        trees=TENSORS,
+        precision=Precision(carried={"old_tensors": 0}),
         invalid=({"is_time": 2},),
     ),
     Row(
@@ -229,10 +196,7 @@ ROWS = [
         definition=periodic_update,
         make=lambda rng: {**make_update(rng), "steps": rng.integers(6)},
         settings={"update_period": 3},
-        carried={"old_tensors": 0},
-        elementwise=True,
-        any_dtype=TENSORS,
-        trees=TENSORS,
+        precision=Precision(carried={"old_tensors": 0}),
         invalid=({"update_period": 0},),
     ),
 ]

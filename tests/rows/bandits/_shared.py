@@ -1,9 +1,11 @@
 """Definitions and arguments that rows of `bandits` share."""
 
+import dataclasses
 import inspect
 
 import numpy as np
-from contract import ACTIONS, Row, fields
+from contract import ACTIONS, fields
+from row import Peer, Precision, Row
 
 import rlaxlib
 
@@ -80,13 +82,15 @@ def row(definition, make, **more):
     name = definition.__name__
     takes_state = "state" in inspect.signature(definition).parameters
     if takes_state and name.endswith("_update"):
-        more["carried"] = fields(getattr(rlaxlib, STATES[name]))
+        carried = fields(getattr(rlaxlib, STATES[name]))
+        precision = more.get("precision", Precision())
+        more["precision"] = dataclasses.replace(precision, carried=carried)
     return Row(
         name=name,
         definition=of_fields(definition) if takes_state else definition,
         make=make,
-        of=with_state(name) if takes_state else None,
-        peer="rlax has none",
+        find=with_state(name) if takes_state else None,
+        peer=Peer(why_not="rlax has none"),
         **more,
     )
 

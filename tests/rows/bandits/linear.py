@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from row import Loose, Precision
 from rows.bandits._shared import ARMS, DIMENSIONS, joined, prefixed, row
 
 # --- Linear bandits. ---
@@ -64,8 +65,8 @@ ROWS = [
                 "bonus_scale": np.asarray(rng.uniform(0.5, 2.0)),
             },
         ),
-        condition=4.0,
-        any_length=("contexts",),
+        precision=Precision(condition=4.0),
+        loose=Loose(lengths=("contexts",)),
         invalid=({"bonus_scale": -1.0},),
     ),
     row(
@@ -77,7 +78,7 @@ ROWS = [
                 "reward": np.asarray(rng.normal()),
             },
         ),
-        condition=8.0,
+        precision=Precision(condition=8.0),
     ),
     row(
         linear_thompson_sample,
@@ -85,8 +86,7 @@ ROWS = [
             prefixed(regression),
             lambda rng: {"scale": np.asarray(rng.uniform(0.5, 2.0))},
         ),
-        key="key",
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"scale": -1.0},),
     ),
 ]

@@ -1,6 +1,7 @@
 """Rows of `bandits/_randomized.py`, and their definitions in NumPy."""
 
 import numpy as np
+from row import Precision
 from rows.bandits._shared import ARM, ARMS, joined, pull, row
 from scipy import optimize
 
@@ -73,8 +74,7 @@ ROWS = [
             chance,
             lambda rng: {"learning_rate": np.asarray(rng.uniform(0.1, 0.5))},
         ),
-        condition=4.0,
-        carried={"log_weights": 0},
+        precision=Precision(condition=4.0, carried={"log_weights": 0}),
         invalid=(*ARM, *PROBABILITY, {"learning_rate": -1.0}),
     ),
     row(
@@ -83,7 +83,7 @@ ROWS = [
             "losses": rng.uniform(0.0, 5.0, ARMS),
             "learning_rate": np.asarray(rng.uniform(0.2, 2.0)),
         },
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"learning_rate": 0.0}, {"learning_rate": -1.0}),
     ),
     row(
@@ -94,8 +94,7 @@ ROWS = [
             chance,
             lambda rng: {"baseline": np.asarray(rng.uniform(0.0, 0.5))},
         ),
-        condition=4.0,
-        carried={"losses": 0},
+        precision=Precision(condition=4.0, carried={"losses": 0}),
         invalid=(*ARM, *PROBABILITY),
     ),
     row(

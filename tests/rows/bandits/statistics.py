@@ -1,6 +1,7 @@
 """Rows of `bandits/_statistics.py`, and their definitions in NumPy."""
 
 import numpy as np
+from row import Gradients, Loose, Precision
 from rows.bandits._shared import (
     ARM,
     ARMS,
@@ -58,7 +59,7 @@ ROWS = [
         bandit_init,
         lambda rng: {},
         settings={"num_arms": ARMS},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"num_arms": 0},),
     ),
     row(
@@ -68,14 +69,14 @@ ROWS = [
             pull,
             lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
         ),
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=(*ARM, *STATE, {"discount": -0.1}, {"discount": 1.1}),
     ),
     row(
         sliding_window_init,
         lambda rng: {},
         settings={"num_arms": ARMS, "window": WINDOW},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"num_arms": 0}, {"window": 0}),
     ),
     row(
@@ -88,7 +89,7 @@ ROWS = [
             },
             pull,
         ),
-        any_length=("state.counts",),
+        loose=Loose(lengths=("state.counts",)),
         invalid=ARM + STATE,
     ),
 ]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from row import Gradients
 from rows.bandits._shared import COUNTS, MEANS, joined, row, statistics, take
 
 # --- Samples, from the same random numbers. ---
@@ -32,9 +33,7 @@ ROWS = [
                 "prior_beta": np.asarray(rng.uniform(1.0, 2.0)),
             },
         ),
-        key="key",
-        differentiable=False,
-        any_dtype=("counts",),
+        gradients=Gradients(exist=False),
         invalid=({"prior_alpha": 0.0}, {"prior_beta": -1.0}, *COUNTS, *MEANS),
     ),
     row(
@@ -47,8 +46,6 @@ ROWS = [
                 "prior_stddev": np.asarray(rng.uniform(0.5, 2.0)),
             },
         ),
-        key="key",
-        any_dtype=("counts",),
         invalid=({"stddev": 0.0}, {"prior_stddev": -1.0}, *COUNTS),
     ),
 ]

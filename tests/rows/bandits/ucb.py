@@ -1,6 +1,7 @@
 """Rows of `bandits/_ucb.py`, and their definitions in NumPy."""
 
 import numpy as np
+from row import Gradients
 from rows.bandits._shared import ARMS, COUNTS, MEANS, joined, row, statistics, take
 from scipy import optimize
 
@@ -39,7 +40,6 @@ ROWS = [
             take(statistics, "counts", "means"),
             lambda rng: {"bonus_scale": np.asarray(rng.uniform(0.5, 2.0))},
         ),
-        any_dtype=("counts",),
         invalid=({"bonus_scale": -1.0}, *COUNTS),
     ),
     row(
@@ -49,7 +49,6 @@ ROWS = [
             statistics,
             lambda rng: {"counts": rng.uniform(2.0, 4.0, ARMS) ** [1, 1, 6, 6]},
         ),
-        any_dtype=("counts",),
         invalid=(*COUNTS, {"variances": np.full(ARMS, -1.0)}),
     ),
     row(
@@ -58,8 +57,7 @@ ROWS = [
             take(statistics, "counts", "means"),
             lambda rng: {"log_log_scale": np.asarray(rng.uniform(0.0, 3.0))},
         ),
-        differentiable=False,
-        any_dtype=("counts",),
+        gradients=Gradients(exist=False),
         invalid=({"log_log_scale": -1.0}, *COUNTS, *MEANS),
     ),
 ]

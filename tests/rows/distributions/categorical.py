@@ -1,7 +1,8 @@
 """Rows of `distributions/_categorical.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions, probabilities
+from contract import ACTIONS, actions, probabilities
+from row import Gradients, Peer, Precision, Row
 from rows.distributions._shared import BATCH, RANDOM, made
 from rows.policies import gradients
 
@@ -45,7 +46,7 @@ def chosen(probs, sample):
     return np.take_along_axis(probs, sample[..., None], axis=-1)[..., 0]
 
 
-def discrete(name, argument, probs, of, invalid=(), **exceptions):
+def discrete(name, argument, probs, find, invalid=(), **exceptions):
     """Make the rows of a distribution with one parameter."""
 
     def define_probs(action_mask=None, **logits):
@@ -67,7 +68,7 @@ def discrete(name, argument, probs, of, invalid=(), **exceptions):
         return {"sample": others, **drawn}
 
     functions = {
-        "sample": (RANDOM, make, {"key": "key", "differentiable": False}),
+        "sample": (RANDOM, make, {"gradients": Gradients(exist=False)}),
         "probs": (define_probs, make, {}),
         "logprob": (define_logprob, make_sampled, {}),
         "entropy": (define_entropy, make, {}),
@@ -76,8 +77,7 @@ def discrete(name, argument, probs, of, invalid=(), **exceptions):
         shared = {
             "name": f"{name}.{function}",
             "definition": definition,
-            "of": of(function),
-            "elementwise": True,
+            "find": find(function),
             "invalid": invalid,
             **extra,
             **exceptions.get(function, {}),
@@ -86,7 +86,7 @@ def discrete(name, argument, probs, of, invalid=(), **exceptions):
         yield Row(
             case="mask",
             make=masked(draw, argument),
-            peer=NO_MASKS,
+            peer=Peer(why_not=NO_MASKS),
             **shared,
         )
 
@@ -111,12 +111,12 @@ def make_two(rng):
 
 
 def kl_rows(name, **extra):
-    shared = {"name": name, "definition": kl(0.5), "elementwise": True, **extra}
+    shared = {"name": name, "definition": kl(0.5), **extra}
     yield Row(make=make_two, **shared)
     yield Row(
         case="mask",
         make=masked(make_two, "p_logits"),
-        peer=NO_MASKS,
+        peer=Peer(why_not=NO_MASKS),
         **shared,
     )
 
@@ -157,7 +157,7 @@ ROWS = [
         lambda logits, action_mask: softmax(logits, action_mask, 0.5),
         made("softmax", 0.5),
     ),
-    *kl_rows("softmax.kl", of=made("softmax", 0.5)("kl")),
+    *kl_rows("softmax.kl", find=made("softmax", 0.5)("kl")),
     *discrete(
         "clipped_entropy_softmax",
         "logits",
@@ -168,31 +168,27 @@ ROWS = [
         },
     ),
     *kl_rows(
-        "clipped_entropy_softmax.kl", of=made("clipped_entropy_softmax", 0.5)("kl")
+        "clipped_entropy_softmax.kl", find=made("clipped_entropy_softmax", 0.5)("kl")
     ),
     Row(
         name="categorical_sample",
         definition=RANDOM,
         make=lambda rng: {"probs": probabilities(rng, BATCH, ACTIONS)},
-        key="key",
-        differentiable=False,
-        elementwise=True,
+        gradients=Gradients(exist=False),
         invalid=({"probs": np.full((BATCH, ACTIONS), -0.1)},),
     ),
     Row(
         name="categorical_cross_entropy",
         definition=categorical_cross_entropy,
         make=make_labels,
-        peer_gradient={None: "rlax divides labels by their sum (audit, 1.3)"},
-        elementwise=True,
+        peer=Peer(no_gradients={None: "rlax divides labels by their sum (audit, 1.3)"}),
     ),
     Row(
         name="categorical_cross_entropy",
         case="constant labels",
         definition=categorical_cross_entropy,
         make=make_labels,
-        constant=("labels",),
-        elementwise=True,
+        gradients=Gradients(constants=("labels",)),
     ),
     *kl_rows(
         "categorical_kl_divergence",
@@ -203,7 +199,6 @@ ROWS = [
         name="categorical_importance_sampling_ratios",
         definition=categorical_importance_sampling_ratios,
         make=make_ratios,
-        condition=16.0,
-        elementwise=True,
+        precision=Precision(condition=16.0),
     ),
 ]

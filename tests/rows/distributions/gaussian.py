@@ -1,7 +1,7 @@
 """Rows of `distributions/_gaussian.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Precision, Row
 from rows.distributions._shared import BATCH, DIMENSIONS, RANDOM, made
 
 # --- Continuous distributions. ---
@@ -76,11 +76,9 @@ def continuous(name, make_sampled, logprob, before, settings, invalid):
             definition=definition,
             make=make,
             settings=used,
-            of=made(name)(function),
+            find=made(name)(function),
             invalid=invalid(function),
-            key="key" if function == "sample" else None,
-            condition=16.0,
-            elementwise=True,
+            precision=Precision(condition=16.0),
         )
 
 
@@ -106,16 +104,14 @@ ROWS = [
         case="its own sigma",
         definition=lambda sample, mu: normal_logprob(sample, mu, 0.5),
         make=make_normal("sample", "mu"),
-        of=made("gaussian_diagonal", 0.5)("logprob"),
-        condition=16.0,
-        elementwise=True,
+        find=made("gaussian_diagonal", 0.5)("logprob"),
+        precision=Precision(condition=16.0),
     ),
     Row(
         name="multivariate_normal_kl_divergence",
         definition=normal_kl,
         make=make_normal("mu_0", "sigma_0", "mu_1", "sigma_1"),
-        condition=16.0,
-        elementwise=True,
+        precision=Precision(condition=16.0),
         invalid=invalid_sigma("kl"),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `distributions/_greedy.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, actions
+from row import Gradients, Row
 from rows.distributions._shared import BATCH, made
 from rows.distributions.categorical import discrete, legal
 
@@ -36,9 +37,8 @@ ROWS = [
         case="ties",
         definition=greedy,
         make=lambda rng: {"preferences": actions(rng, BATCH, ACTIONS) / 2},
-        of=made("greedy")("probs"),
-        differentiable=False,
-        elementwise=True,
+        find=made("greedy")("probs"),
+        gradients=Gradients(exist=False),
     ),
     Row(
         name="epsilon_greedy.probs",
@@ -46,7 +46,6 @@ ROWS = [
         definition=epsilon_greedy,
         make=lambda rng: {"preferences": rng.normal(size=(BATCH, ACTIONS))},
         settings={"epsilon": 0.5},
-        of=made("epsilon_greedy", 0.25)("probs"),
-        elementwise=True,
+        find=made("epsilon_greedy", 0.25)("probs"),
     ),
 ]

@@ -2,7 +2,8 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS
+from row import Gradients, Peer, Precision, Row
 from rows.distributions.categorical import divergence, legal, masked, softmax
 
 NEW = "rlax has none"
@@ -83,9 +84,8 @@ ROWS = [
         name="unimix_logits",
         definition=unimix_logits,
         make=make_mixed,
-        peer=NEW,
-        condition=4.0,
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        precision=Precision(condition=4.0),
         invalid=({"mix": -0.1}, {"mix": 1.5}),
     ),
     Row(
@@ -93,11 +93,11 @@ ROWS = [
         case="mask",
         definition=straight_through_sample,
         make=masked(make_logits, "logits"),
-        key="key",
-        peer=NEW,
-        unflagged=probabilities,
-        differences="the gradient is that of the probabilities",
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(
+            free_definition=probabilities,
+            first_order_only="the gradient is that of the probabilities",
+        ),
     ),
     Row(
         name="balanced_kl",
@@ -105,9 +105,11 @@ ROWS = [
         definition=balanced_kl,
         make=masked(make_both, "posterior_logits"),
         settings=WEIGHTS,
-        peer=NEW,
-        unflagged=held,
-        differences="each term stops the gradient of one of its arguments",
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(
+            free_definition=held,
+            first_order_only="each term stops the gradient of one of its arguments",
+        ),
         invalid=(
             {"free_nats": -1.0},
             {"dynamics_weight": -1.0},

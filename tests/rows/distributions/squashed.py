@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from contract import Row
+from row import Peer, Precision, Row
 from rows.distributions._shared import made
 from rows.distributions.gaussian import SAMPLED, continuous, make_normal, normal_logprob
 
@@ -44,7 +44,13 @@ def make_vectors(name, draw):
 def row(definition, make, **attributes):
     """Return the row of a function whose definition has its name."""
     name = definition.__name__
-    return Row(name=name, definition=definition, make=make, peer=NEW, **attributes)
+    return Row(
+        name=name,
+        definition=definition,
+        make=make,
+        peer=Peer(why_not=NEW),
+        **attributes,
+    )
 
 
 # --- Continuous distributions. ---
@@ -83,19 +89,19 @@ ROWS = [
     row(
         tanh_normal_log_prob,
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
     row(
         tanh_normal_log_prob,
         make_vectors("pre_tanh", lambda rng: rng.normal(scale=6.0, size=DIMENSIONS)),
         case="far",
-        condition=32.0,
+        precision=Precision(condition=32.0),
     ),
     row(
         tanh_normal_log_prob_of_action,
         make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
     *continuous(
@@ -112,8 +118,7 @@ ROWS = [
         definition=squashed_logprob,
         make=make_normal(*SAMPLED, bounds=(-1.0, 1.0)),
         settings={"action_spec": None},
-        of=made("squashed_gaussian")("logprob"),
-        condition=16.0,
-        elementwise=True,
+        find=made("squashed_gaussian")("logprob"),
+        precision=Precision(condition=16.0),
     ),
 ]

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 from contract import ACTIONS, BAD_DISCOUNT, fields
+from row import Gradients, Precision
 from rows.exploration.bonuses import of_fields, row, scalar, with_state
 
 import rlaxlib
@@ -78,10 +79,9 @@ def ez_row(case, remaining, **more):
         of_fields(ez_greedy),
         make_ez_greedy(remaining),
         case=case,
-        of=with_state("ez_greedy", "EzGreedyState"),
-        carried=fields(rlaxlib.EzGreedyState, 1),
-        key="key",
-        differentiable=False,
+        find=with_state("ez_greedy", "EzGreedyState"),
+        precision=Precision(carried=fields(rlaxlib.EzGreedyState, 1)),
+        gradients=Gradients(exist=False),
         **more,
     )
 
@@ -120,8 +120,7 @@ ROWS = [
         factorized_noise,
         lambda rng: {},
         settings={"num_inputs": 3, "num_outputs": 2},
-        key="key",
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"num_inputs": 0}, {"num_outputs": 0}),
     ),
     row(
@@ -129,8 +128,7 @@ ROWS = [
         bootstrap_mask,
         lambda rng: {"probability": scalar(rng)},
         settings={"num_heads": HEADS},
-        key="key",
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"probability": -0.1}, {"probability": 1.1}, {"num_heads": 0}),
     ),
     row(
@@ -144,7 +142,7 @@ ROWS = [
             "q_t": rng.normal(size=(HEADS, ACTIONS)),
             "head_mask": np.array([True, False, True]),
         },
-        targets=("r_t", "discount_t", "q_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
         invalid=BAD_DISCOUNT,
     ),
 ]

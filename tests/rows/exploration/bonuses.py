@@ -1,7 +1,8 @@
 """Rows of `exploration/_bonuses.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, fields
+from contract import ACTIONS, STEPS, fields
+from row import Gradients, Loose, Peer, Precision, Row
 
 import rlaxlib
 
@@ -119,7 +120,11 @@ def make_modulation(rng):
 
 def row(name, definition, make, **more):
     return Row(
-        name=name, definition=definition, make=make, peer="rlax has none", **more
+        name=name,
+        definition=definition,
+        make=make,
+        peer=Peer(why_not="rlax has none"),
+        **more,
     )
 
 
@@ -131,20 +136,24 @@ ROWS = [
             "prediction": rng.normal(size=FEATURES),
             "target": rng.normal(size=FEATURES),
         },
-        unflagged=lambda x, held: [rnd_loss(x["prediction"], held["target"])],
-        differences="the gradient of the target is stopped",
-        condition=4.0,
+        gradients=Gradients(
+            free_definition=lambda x, held: [rnd_loss(x["prediction"], held["target"])],
+            first_order_only="the gradient of the target is stopped",
+        ),
+        precision=Precision(condition=4.0),
     ),
     row(
         "rnd_reward",
         of_fields(rnd_reward),
         make_rnd,
-        of=with_state("rnd_reward", "RndState"),
-        differentiable=False,
-        follows=("prediction", "target", "discount"),
-        single_precision=(1, 2, 3, 4, 5, 6, 7),
-        carried=fields(rlaxlib.RndState, 1),
-        condition=16.0,
+        find=with_state("rnd_reward", "RndState"),
+        gradients=Gradients(exist=False),
+        precision=Precision(
+            decisive=("prediction", "target", "discount"),
+            single_outputs=(1, 2, 3, 4, 5, 6, 7),
+            carried=fields(rlaxlib.RndState, 1),
+            condition=16.0,
+        ),
         invalid=({"discount": -0.1}, {"discount": 1.1}),
     ),
     row(
@@ -153,12 +162,14 @@ ROWS = [
         make_rnd,
         case="with a mask",
         settings={"sample_mask": np.arange(STEPS) % 3 > 0},
-        of=with_state("rnd_reward", "RndState"),
-        differentiable=False,
-        follows=("prediction", "target", "discount"),
-        single_precision=(1, 2, 3, 4, 5, 6, 7),
-        carried=fields(rlaxlib.RndState, 1),
-        condition=16.0,
+        find=with_state("rnd_reward", "RndState"),
+        gradients=Gradients(exist=False),
+        precision=Precision(
+            decisive=("prediction", "target", "discount"),
+            single_outputs=(1, 2, 3, 4, 5, 6, 7),
+            carried=fields(rlaxlib.RndState, 1),
+            condition=16.0,
+        ),
     ),
     row(
         "icm_loss",
@@ -171,10 +182,12 @@ ROWS = [
             "forward_weight": scalar(rng),
             "reward_scale": scalar(rng),
         },
-        unflagged=icm_moved,
-        differences="the gradient of the target is stopped",
-        condition=4.0,
-        any_length=("action_logits",),
+        gradients=Gradients(
+            free_definition=icm_moved,
+            first_order_only="the gradient of the target is stopped",
+        ),
+        precision=Precision(condition=4.0),
+        loose=Loose(lengths=("action_logits",)),
         invalid=(
             {"forward_weight": -0.1},
             {"forward_weight": 1.1},
@@ -186,7 +199,7 @@ ROWS = [
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         settings={"num_neighbors": 2},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         over_devices=lambda library, name: (
             lambda **more: library.knn_entropy_reward(axis_name=name, **more)
         ),
@@ -198,7 +211,7 @@ ROWS = [
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         case="of the average",
         settings={"num_neighbors": 3, "average": True},
-        differentiable=False,
+        gradients=Gradients(exist=False),
     ),
     row(
         "count_bonus",
@@ -208,8 +221,6 @@ ROWS = [
             "scale": scalar(rng),
             "offset": scalar(rng),
         },
-        elementwise=True,
-        any_dtype=("counts",),
         invalid=({"counts": -1.0}, {"offset": -1.0}),
     ),
     row(
@@ -219,7 +230,7 @@ ROWS = [
             "logits": rng.normal(size=ACTIONS),
             "skill": np.asarray(rng.integers(ACTIONS)),
         },
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"skill": -1}, {"skill": ACTIONS}),
     ),
     row(
@@ -231,6 +242,6 @@ ROWS = [
             "log_prior": np.log(rng.dirichlet(np.ones(ACTIONS))),
         },
         case="of a prior",
-        differentiable=False,
+        gradients=Gradients(exist=False),
     ),
 ]

@@ -1,7 +1,7 @@
 """Rows of `exploration/_episodic.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Peer, Precision, Row
 from rows.exploration.neighbors import knn_query
 
 import rlaxlib
@@ -97,13 +97,15 @@ ROWS = [
             "max_similarity": 1.0,
             "max_memory_size": SEEN,
         },
-        of=with_state,
-        peer="rlax takes negative distances for distances (audit, 1.9)",
-        condition=8.0,
-        follows=("embeddings",),  # The rewards. The memory keeps its dtype.
-        single_precision=(3,),
-        carried={name: 1 + i for i, name in enumerate(STATE)},
-        any_dtype=(STATE[2], STATE[3]),
+        find=with_state,
+        peer=Peer(why_not="rlax takes negative distances for distances (audit, 1.9)"),
+        precision=Precision(
+            condition=8.0,
+            decisive=("embeddings",),
+            single_outputs=(3,),
+            carried={name: 1 + i for i, name in enumerate(STATE)},
+        ),
+        # The rewards. The memory keeps its dtype.
         invalid=(
             {"constant": -1e-3},
             {"epsilon": 0.0},

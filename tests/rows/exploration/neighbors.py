@@ -4,7 +4,7 @@ import functools
 
 import jax.numpy as jnp
 import numpy as np
-from contract import Row
+from row import Loose, Peer, Precision, Row
 
 import rlaxlib
 
@@ -54,12 +54,10 @@ def neighbors(case="", **settings):
         definition=knn_query,
         make=make_points,
         settings={"num_neighbors": 2, **settings},
-        peer_of=in_our_order,
-        condition=4.0,
-        follows=("data",),  # The neighbours. Distances are never in half precision.
-        single_precision=(2,),
-        any_length=("data", "query_points"),
-        any_dtype=("data", "query_points"),
+        peer=Peer(find=in_our_order),
+        precision=Precision(condition=4.0, decisive=("data",), single_outputs=(2,)),
+        # The neighbours. Distances are never in half precision.
+        loose=Loose(lengths=("data", "query_points")),
     )
 
 

@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import ACTIONS, Row, probabilities
+from contract import ACTIONS, probabilities
+from row import Loose, Peer, Precision, Row
 
 BATCH, DIMENSIONS, SEEN = 5, 3, 7
 
@@ -57,29 +58,23 @@ ROWS = [
         name="add_gaussian_noise",
         definition=add_gaussian_noise,
         make=make_noise("action", "stddev"),
-        key="key",
-        elementwise=True,
-        any_length=("action",),
+        loose=Loose(lengths=("action",)),
         invalid=({"stddev": -0.1}, {"stddev": np.full(ACTIONS, -1.0)}),
     ),
     Row(
         name="ornstein_uhlenbeck_noise",
         definition=ornstein_uhlenbeck_noise,
         make=make_noise("noise_tm1", "damping", "stddev"),
-        key="key",
-        peer="rlax does not return the noise",
-        carried={"noise_tm1": 0},
-        elementwise=True,
-        any_length=("noise_tm1",),
+        peer=Peer(why_not="rlax does not return the noise"),
+        precision=Precision(carried={"noise_tm1": 0}),
+        loose=Loose(lengths=("noise_tm1",)),
         invalid=INVALID_PROCESSES,
     ),
     Row(
         name="add_ornstein_uhlenbeck_noise",
         definition=add_ornstein_uhlenbeck_noise,
         make=make_noise("action", "noise_tm1", "damping", "stddev"),
-        key="key",
-        peer="rlax takes one vector only: see test_noise.py",
-        elementwise=True,
+        peer=Peer(why_not="rlax takes one vector only: see test_noise.py"),
         invalid=INVALID_PROCESSES,
     ),
     Row(
@@ -90,8 +85,6 @@ ROWS = [
             "dirichlet_fraction": np.asarray(rng.uniform(0.2, 0.8)),
         },
         settings={"dirichlet_alpha": 0.3},
-        key="key",
-        elementwise=True,
         invalid=(
             {"dirichlet_alpha": 0.0},
             {"dirichlet_fraction": -0.1},

@@ -5,7 +5,8 @@ import itertools
 import math
 
 import numpy as np
-from contract import STEPS, Row
+from contract import STEPS
+from row import Gradients, Peer, Precision, Row
 
 GROUP = 6
 
@@ -123,9 +124,8 @@ ROWS = [
             make=make_group(*names),
             case=case,
             settings=settings,
-            peer=NEW,
-            single_precision=(0,),
-            condition=8.0,
+            peer=Peer(why_not=NEW),
+            precision=Precision(single_outputs=(0,), condition=8.0),
             over_devices=None if "epsilon" in names else over_devices,
             invalid=(
                 {"epsilon": -1.0},
@@ -142,8 +142,8 @@ ROWS = [
             case=case,
             definition=length_weighted_baseline,
             make=make_group("rewards", "lengths", *names),
-            peer=NEW,
-            single_precision=(0,),
+            peer=Peer(why_not=NEW),
+            precision=Precision(single_outputs=(0,)),
             over_devices=lambda library, axis_name: functools.partial(
                 library.length_weighted_baseline, axis_name=axis_name
             ),
@@ -156,9 +156,8 @@ ROWS = [
         definition=pass_at_k,
         make=make_counts,
         settings={"k": 3},
-        peer=NEW,
-        differentiable=False,
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(exist=False),
         invalid=(
             {"k": 0},
             {"num_correct": np.array([-1, 0, 1])},
@@ -173,8 +172,8 @@ ROWS = [
             make=make_group("rewards"),
             case=f"k = {k}",
             settings={"k": k},
-            peer=NEW,
-            single_precision=(0,),
+            peer=Peer(why_not=NEW),
+            precision=Precision(single_outputs=(0,)),
             invalid=({"k": 0}, {"k": GROUP + 1}),
         )
         for k in (1, 3, GROUP)
@@ -183,10 +182,12 @@ ROWS = [
         name="kl_shaped_rewards",
         definition=kl_shaped_rewards,
         make=make_tokens,
-        peer=NEW,
-        constant=("final_reward", "log_prob", "ref_log_prob", "coefficient"),
-        differentiable=False,
-        single_precision=(0,),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(
+            constants=("final_reward", "log_prob", "ref_log_prob", "coefficient"),
+            exist=False,
+        ),
+        precision=Precision(single_outputs=(0,)),
         invalid=({"coefficient": -1.0},),
     ),
 ]

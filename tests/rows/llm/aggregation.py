@@ -3,7 +3,8 @@
 import functools
 
 import numpy as np
-from contract import STEPS, Row
+from contract import STEPS
+from row import Gradients, Peer, Precision, Row
 
 NEW = "rlax has no functions for language models"
 
@@ -50,23 +51,34 @@ def over_devices(name):
 MASKED = ("sample_mask",)
 
 
-def row(name, definition, make, case="", settings=None, gradient=None, **attributes):
+def row(
+    name,
+    definition,
+    make,
+    case="",
+    settings=None,
+    gradient=None,
+    constants=(),
+    condition=1.0,
+    **attributes,
+):
     settings = settings or {}
-    unflagged = None
+    gradients = Gradients(constants=constants)
     if gradient is not None:
-        unflagged = functools.partial(gradient, settings=settings)
+        gradients = Gradients(
+            free_definition=functools.partial(gradient, settings=settings),
+            first_order_only="Part of its gradient is stopped.",
+            constants=constants,
+        )
     return Row(
         name=name,
         definition=definition,
         make=make,
         case=case,
         settings=settings,
-        peer=NEW,
-        optional=attributes.pop("optional", MASKED),
-        single_precision=(0,),
-        unflagged=unflagged,
-        differences="Part of its gradient is stopped." if gradient else "",
-        **attributes,
+        peer=Peer(why_not=NEW),
+        precision=Precision(single_outputs=(0,), condition=condition),
+        **{"gradients": gradients, **attributes},
     )
 
 
@@ -79,7 +91,6 @@ ROWS = [
             kind,
             {"kind": kind},
             over_devices=over_devices("aggregate_losses"),
-            optional=(),
             invalid=({"denominator": 0.0}, {"kind": "mean"}),
         )
         for kind, names in [
@@ -94,6 +105,6 @@ ROWS = [
         aggregate_losses,
         make_batch("loss", "sample_mask", "denominator"),
         "denominator",
-        constant=("denominator",),
+        constants=("denominator",),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `llm/_divergence.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import STEPS, Row
+from contract import STEPS
+from row import Gradients, Peer, Precision, Row
 
 NEW = "rlax has no functions for language models"
 
@@ -86,8 +87,8 @@ def row(definition, make, case="", **fields):
         case=case,
         definition=definition,
         make=make,
-        peer=NEW,
-        differentiable=False,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(exist=False),
         **fields,
     )
 
@@ -105,7 +106,6 @@ ROWS = [
             make_tokens(*PAIR, *names),
             " ".join([kind, *names]),
             settings={"kind": kind},
-            elementwise=True,
             invalid=({"low": -1.0}, {"high": -1.0}, {"kind": "js"}),
         )
         for kind in ("tv", "kl")
@@ -116,8 +116,7 @@ ROWS = [
             vespo_weight,
             make_sequence(*PAIR, *names, sign=sign),
             case,
-            single_precision=(0,),
-            condition=8.0,
+            precision=Precision(single_outputs=(0,), condition=8.0),
             invalid=(
                 {"k_positive": -1.0},
                 {"k_negative": -1.0},

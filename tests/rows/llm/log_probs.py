@@ -1,7 +1,7 @@
 """Rows of `llm/_log_probs.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Gradients, Peer, Precision, Row
 
 STEPS, HIDDEN, VOCABULARY = 5, 3, 12
 
@@ -64,10 +64,8 @@ ROWS = [
         make=make_logits,
         case=case,
         settings=settings,
-        peer=NEW,
-        single_precision=(0, 1),
-        condition=4.0,
-        elementwise=True,
+        peer=Peer(why_not=NEW),
+        precision=Precision(single_outputs=(0, 1), condition=4.0),
         invalid=INVALID,
     )
     for case, settings in {"": {}, "entropy": {"with_entropy": True}}.items()
@@ -78,10 +76,11 @@ ROWS = [
         make=make_hidden,
         case=case,
         settings=settings,
-        peer=NEW,
-        differences="Its backward pass is custom: it has first derivatives only.",
-        single_precision=(0, 1),
-        condition=16.0,
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(
+            first_order_only="its backward pass has first derivatives only"
+        ),
+        precision=Precision(single_outputs=(0, 1), condition=16.0),
         invalid=INVALID,
     )
     for case, settings in {

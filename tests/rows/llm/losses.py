@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import STEPS, away_from
+from row import Gradients, Loose
 from rows.llm.aggregation import MASKED, over_devices, row
 
 
@@ -181,7 +182,7 @@ GSPO = weighted(
 )
 
 
-FIXED = {"constant": ("old_log_prob", "adv")}
+FIXED = ("old_log_prob", "adv")
 
 
 SCALAR = {"adv": 0.7}
@@ -198,8 +199,7 @@ ROWS = [
             cispo_moved,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
-            elementwise=True,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -216,8 +216,7 @@ ROWS = [
             settings,
             invalid=({"temperature_positive": 0.0}, {"temperature_negative": -1.0}),
             condition=8.0,
-            elementwise=True,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -230,7 +229,7 @@ ROWS = [
         "gspo_ratio",
         gspo_ratio,
         make_tokens(*OLD),
-        constant=("old_log_prob",),
+        constants=("old_log_prob",),
         over_devices=over_devices("gspo_ratio"),
         invalid=({"level": "word"},),
     ),
@@ -241,7 +240,7 @@ ROWS = [
         "token",
         {"level": "token"},
         GSPO,
-        constant=("old_log_prob",),
+        constants=("old_log_prob",),
         over_devices=over_devices("gspo_ratio"),
     ),
     *(
@@ -253,7 +252,7 @@ ROWS = [
             settings,
             invalid=({"epsilon": -1.0}, {"epsilon_high": -0.5}),
             condition=8.0,
-            **FIXED,
+            constants=FIXED,
         )
         for case, names, sign, settings in [
             ("", (), 1.0, {}),
@@ -269,9 +268,8 @@ ROWS = [
             kind,
             {"kind": kind},
             KL,
-            constant=("ref_log_prob",),
+            constants=("ref_log_prob",),
             condition=8.0,
-            elementwise=True,
             invalid=({"kind": "k4"},),
         )
         for kind, names in [("k1", ()), ("k2", MASKED), ("k3", MASKED), ("abs", ())]
@@ -280,9 +278,9 @@ ROWS = [
         "clip_cov_mask",
         "It is random: see test_losses.py.",
         make_covariances,
-        key="key",
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"fraction": 1.5}, {"maximum": 0.5}),
+        loose=Loose(batches=False),
     ),
     *(
         row(
@@ -291,8 +289,7 @@ ROWS = [
             make_tokens("entropy", *names),
             case,
             settings,
-            differentiable=False,
-            elementwise=True,
+            gradients=Gradients(exist=False),
             over_devices=None if "fraction" in names else over_devices(name),
             invalid=({"fraction": 1.5},),
         )
@@ -306,8 +303,7 @@ ROWS = [
         overlong_penalty,
         make_lengths,
         settings={"max_length": 20, "cache_length": 8},
-        differentiable=False,
-        elementwise=True,
+        gradients=Gradients(exist=False),
         invalid=({"cache_length": 0}, {"max_length": 7}, {"lengths": -1}),
     ),
 ]

@@ -3,7 +3,8 @@
 import functools
 
 import numpy as np
-from contract import STEPS, Row, away_from
+from contract import STEPS, away_from
+from row import Gradients, Peer, Precision, Row
 
 NEW = "rlax has no functions for language models"
 
@@ -84,11 +85,9 @@ ROWS = [
             make=make_ratios(*names),
             case=f"{level}, {kind}",
             settings={"level": level, "kind": kind},
-            peer=NEW,
-            optional=MASK,
-            constant=RATIO,
-            single_precision=(0,),
-            differentiable=False,
+            peer=Peer(why_not=NEW),
+            gradients=Gradients(constants=RATIO, exist=False),
+            precision=Precision(single_outputs=(0,)),
             over_devices=over_devices("importance_weights"),
             invalid=(
                 {"minimum": -1.0},
@@ -113,9 +112,8 @@ ROWS = [
             make=make_tokens(*names, shift=shift),
             case=case,
             settings={"threshold": 0.5},
-            peer=NEW,
-            optional=MASK,
-            differentiable=False,
+            peer=Peer(why_not=NEW),
+            gradients=Gradients(exist=False),
             over_devices=over_devices("off_policy_sequence_mask"),
             invalid=({"threshold": -1.0},),
         )

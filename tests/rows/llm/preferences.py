@@ -1,7 +1,8 @@
 """Rows of `llm/_preferences.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, away_from
+from contract import away_from
+from row import Gradients, Peer, Precision, Row
 
 NEW = "rlax has no functions for language models"
 
@@ -153,15 +154,15 @@ def make_logits(*names):
     return make
 
 
-def row(name, definition, make, case="", settings=None, **attributes):
+def row(name, definition, make, case="", settings=None, condition=1.0, **attributes):
     return Row(
         name=name,
         definition=definition,
         make=make,
         case=case,
         settings=settings or {},
-        peer=NEW,
-        single_precision=(0,),
+        peer=Peer(why_not=NEW),
+        precision=Precision(single_outputs=(0,), condition=condition),
         **attributes,
     )
 
@@ -174,8 +175,7 @@ ROWS = [
             make_pairs(*ANSWERS, *REFERENCES, *names),
             case,
             settings,
-            constant=REFERENCES,
-            elementwise=True,
+            gradients=Gradients(constants=REFERENCES),
             condition=8.0,
             invalid=({"beta": 0.0}, {"label_smoothing": 0.5}, {"kind": "exo"}),
         )
@@ -191,7 +191,6 @@ ROWS = [
         "simpo_loss",
         simpo_loss,
         make_pairs(*MEANS),
-        elementwise=True,
         condition=4.0,
         invalid=(
             {"beta": 0.0},
@@ -203,7 +202,6 @@ ROWS = [
         "orpo_loss",
         orpo_loss,
         make_pairs(*MEANS),
-        elementwise=True,
         condition=4.0,
         invalid=(
             {"coefficient": -1.0},
@@ -218,8 +216,7 @@ ROWS = [
             make_pairs(*ONE, "desirable", "kl"),
             case,
             settings,
-            constant=("ref_log_prob", "kl"),
-            elementwise=True,
+            gradients=Gradients(constants=("ref_log_prob", "kl")),
             condition=4.0,
             invalid=(
                 {"beta": 0.0},
@@ -239,7 +236,6 @@ ROWS = [
             make_pairs(*REWARDS, *names),
             case,
             settings,
-            elementwise=True,
             condition=8.0,
             invalid=({"centering": -1.0},),
         )
@@ -255,9 +251,8 @@ ROWS = [
             make_logits(*LOGITS, *names),
             case,
             settings,
-            constant=("teacher_logits", "beta"),
+            gradients=Gradients(constants=("teacher_logits", "beta")),
             condition=4.0,
-            elementwise=True,
             invalid=({"beta": 1.5}, {"top_k": 0}, {"top_k": VOCABULARY}),
         )
         for case, names, settings in [

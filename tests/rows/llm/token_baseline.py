@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import STEPS
+from row import Precision
 from rows.llm.divergence import row
 
 GROUP = 4
@@ -46,15 +47,13 @@ ROWS = [
     row(
         optimal_token_baseline,
         make_group(*DATA, "sample_mask"),
-        single_precision=(0,),
-        condition=4.0,
+        precision=Precision(single_outputs=(0,), condition=4.0),
     ),
     row(
         optimal_token_baseline,
         make_group(*DATA),
         "no mask",
-        single_precision=(0,),
-        condition=4.0,
+        precision=Precision(single_outputs=(0,), condition=4.0),
         invalid=({"sum_squared_probs": np.full((GROUP, STEPS), 1.1)},),
     ),
 ]

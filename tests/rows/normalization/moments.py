@@ -1,7 +1,7 @@
 """Rows of `normalization/_moments.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Gradients, Loose, Peer, Precision, Row
 
 DECAY = 0.75
 
@@ -59,12 +59,14 @@ ROWS = [
             "first": rng.normal(size=(4, 3)),
             "second": rng.normal(loc=1.0, size=7),
         },
-        of=two_updates,
-        elementwise=True,
-        single_precision=(0, 1),
-        any_length=("first", "second"),
-        any_dtype=("first", "second"),
-        trees=("first", "second"),
+        find=two_updates,
+        precision=Precision(single_outputs=(0, 1)),
+        loose=Loose(
+            lengths=("first", "second"),
+            batches=True,
+            dtypes=("first", "second"),
+            trees=("first", "second"),
+        ),
     ),
     Row(
         name="running_moments",
@@ -74,14 +76,16 @@ ROWS = [
             "second": rng.normal(loc=1.0, size=(7, 3)),
             "sample_mask": np.array([True, False, True, True]),
         },
-        of=two_batches,
-        differentiable=False,
-        elementwise=True,
-        peer="rlax has no such function",
-        single_precision=(0, 1),
-        any_length=("first", "second"),
-        any_dtype=("first", "second"),
-        optional=("sample_mask",),
-        trees=("first", "second"),
+        find=two_batches,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0, 1)),
+        loose=Loose(
+            lengths=("first", "second"),
+            batches=True,
+            dtypes=("first", "second"),
+            trees=("first", "second"),
+            none=("sample_mask",),
+        ),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `normalization/_popart.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions, fields
+from contract import ACTIONS, actions, fields
+from row import Gradients, Loose, Peer, Precision, Row
 
 import rlaxlib
 
@@ -182,21 +183,22 @@ ROWS = [
         name="normalize",
         definition=of_fields(normalize),
         make=with_numbers("unnormalized"),
-        of=with_statistics("normalize"),
-        any_dtype=("unnormalized",),
+        find=with_statistics("normalize"),
+        loose=Loose(batches=False),
     ),
     Row(
         name="unnormalize",
         definition=of_fields(unnormalize),
         make=with_numbers("normalized"),
-        of=with_statistics("unnormalize"),
-        any_dtype=("normalized",),
+        find=with_statistics("unnormalize"),
+        loose=Loose(batches=False),
     ),
     Row(
         name="unnormalize_linear",
         definition=of_fields(unnormalize_linear),
         make=with_numbers("inputs", ACTIONS),
-        of=with_statistics("unnormalize_linear"),
+        find=with_statistics("unnormalize_linear"),
+        loose=Loose(batches=False),
     ),
     Row(
         name="art",
@@ -209,11 +211,11 @@ ROWS = [
             {"scale_ub": 1e-4},
             {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
         ),
-        of=with_statistics("art"),
-        carried=fields(rlaxlib.PopArtState),
-        peer_make=make_one_target_each,
-        differentiable=False,
-        any_dtype=("targets",),
+        find=with_statistics("art"),
+        precision=Precision(carried=fields(rlaxlib.PopArtState)),
+        peer=Peer(make=make_one_target_each),
+        gradients=Gradients(exist=False),
+        loose=Loose(batches=False),
     ),
     Row(
         name="art",
@@ -221,32 +223,29 @@ ROWS = [
         definition=of_fields(art),
         make=make_masked,
         settings=SETTINGS,
-        of=with_statistics("art"),
-        carried=fields(rlaxlib.PopArtState),
-        peer="rlax takes no mask",
-        differentiable=False,
-        any_dtype=("targets",),
+        find=with_statistics("art"),
+        precision=Precision(carried=fields(rlaxlib.PopArtState)),
+        peer=Peer(why_not="rlax takes no mask"),
+        gradients=Gradients(exist=False),
+        loose=Loose(batches=False),
     ),
     Row(
         name="pop",
         definition=pop,
         make=make_rescaled,
-        of=pop_of,
-        carried={"b": 0, "w": 1},
-        follows=("w",),
-        any_length=("w",),
-        trees=("b",),
+        find=pop_of,
+        precision=Precision(carried={"b": 0, "w": 1}, decisive=("w",)),
+        loose=Loose(lengths=("w",), trees=("b",)),
     ),
     Row(
         name="pop",
         case="no bias",
         definition=pop,
         make=make_without_bias,
-        of=pop_of,
-        peer="rlax wants a bias",
-        carried={"w": 0},
-        follows=("w",),
-        any_length=("w",),
+        find=pop_of,
+        peer=Peer(why_not="rlax wants a bias"),
+        precision=Precision(carried={"w": 0}, decisive=("w",)),
+        loose=Loose(lengths=("w",)),
     ),
     Row(
         name="popart",
@@ -259,13 +258,12 @@ ROWS = [
             {"scale_ub": 1e-4},
             {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
         ),
-        of=popart_of,
-        peer_make=lambda rng: make_layer(rng) | make_one_target_each(rng),
-        differentiable=False,
-        follows=("w",),
-        carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2),
-        any_length=("w",),
-        any_dtype=("targets",),
-        trees=("b",),
+        find=popart_of,
+        peer=Peer(make=lambda rng: make_layer(rng) | make_one_target_each(rng)),
+        gradients=Gradients(exist=False),
+        precision=Precision(
+            decisive=("w",), carried={"b": 0, "w": 1} | fields(rlaxlib.PopArtState, 2)
+        ),
+        loose=Loose(lengths=("w",), dtypes=("targets",), trees=("b",)),
     ),
 ]

@@ -1,7 +1,7 @@
 """Rows of `normalization/_scales.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Gradients, Loose, Peer, Precision, Row
 from rows.normalization.moments import DECAY
 
 # --- Scales. ---
@@ -75,13 +75,11 @@ ROWS = [
             "returns": rng.normal(size=6),
             "sample_mask": np.array([True, False, True, True, True, False]),
         },
-        of=two_ranges,
-        differentiable=False,
-        elementwise=True,
-        peer="rlax has no such function",
-        single_precision=(0,),
-        any_dtype=("returns",),
-        optional=("sample_mask",),
+        find=two_ranges,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0,)),
+        loose=Loose(batches=True, dtypes=("returns",), none=("sample_mask",)),
     ),
     Row(
         name="return_based_scale",
@@ -93,13 +91,15 @@ ROWS = [
             "sample_mask": np.array([True, True, False, True, True, False]),
             "returns_mask": np.array([True, False, True, True]),
         },
-        of=two_updates_of_scale,
-        differentiable=False,
-        elementwise=True,
-        peer="rlax has no such function",
-        single_precision=(0,),
-        any_dtype=("r_t", "returns"),
-        optional=("sample_mask", "returns_mask"),
+        find=two_updates_of_scale,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0,)),
+        loose=Loose(
+            batches=True,
+            dtypes=("r_t", "returns"),
+            none=("returns_mask", "sample_mask"),
+        ),
     ),
     Row(
         name="reward_scale",
@@ -110,11 +110,10 @@ ROWS = [
             "truncated_t": np.array([False, True, False, False, False, False]),
             "sample_mask": np.array([True, True, True, False, True, True]),
         },
-        of=two_chunks,
-        differentiable=False,
-        peer="rlax has no such function",
-        single_precision=(0,),
-        any_dtype=("r_t",),
-        optional=("truncated_t", "sample_mask"),
+        find=two_chunks,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0,)),
+        loose=Loose(dtypes=("r_t",), none=("sample_mask", "truncated_t")),
     ),
 ]

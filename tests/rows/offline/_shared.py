@@ -2,7 +2,7 @@
 
 import functools
 
-from contract import Row
+from row import Peer, Row
 
 SAMPLES, DIMENSIONS, CRITICS, BATCH = 5, 3, 4, 8
 
@@ -10,7 +10,7 @@ SAMPLES, DIMENSIONS, CRITICS, BATCH = 5, 3, 4, 8
 # --- Arguments. ---
 
 
-row = functools.partial(Row, peer="rlax has none")
+row = functools.partial(Row, peer=Peer(why_not="rlax has none"))
 
 
 TEMPERATURE = ({"temperature": 0.0}, {"temperature": -1.0})

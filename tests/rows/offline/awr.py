@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import away_from
+from row import Gradients, Loose, Precision
 from rows.offline._shared import BATCH, SAMPLES, row
 
 # --- Advantage-weighted policies. ---
@@ -63,18 +64,16 @@ ROWS = [
         name="advantage_weights",
         definition=advantage_weights,
         make=make_weighted("adv", "temperature", "max_weight"),
-        differentiable=False,
-        condition=8.0,
-        elementwise=True,
+        gradients=Gradients(exist=False),
+        precision=Precision(condition=8.0),
         invalid=WEIGHT,
     ),
     row(
         name="advantage_weighted_loss",
         definition=advantage_weighted_loss,
         make=make_weighted("log_prob", "adv", "temperature", "max_weight"),
-        constant=("adv", "temperature", "max_weight"),
-        condition=8.0,
-        elementwise=True,
+        gradients=Gradients(constants=("adv", "temperature", "max_weight")),
+        precision=Precision(condition=8.0),
         invalid=WEIGHT,
     ),
     *[
@@ -84,9 +83,9 @@ ROWS = [
             definition=crr_weights,
             make=make_crr,
             settings={"kind": kind, "baseline": baseline},
-            differentiable=False,
-            condition=8.0,
-            any_length=("q_samples",),
+            gradients=Gradients(exist=False),
+            precision=Precision(condition=8.0),
+            loose=Loose(lengths=("q_samples",)),
             invalid=(
                 {"kind": "exponential"},
                 {"baseline": "min"},

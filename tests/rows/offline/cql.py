@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS, actions, away_from
+from row import Gradients, Precision
 from rows.offline._shared import SAMPLES, TEMPERATURE, row
 
 # --- Conservative Q-learning. ---
@@ -72,8 +73,8 @@ ROWS = [
         name="cql_loss",
         definition=cql_loss,
         make=make_cql(),
-        constant=("log_prob_samples",),
-        condition=4.0,
+        gradients=Gradients(constants=("log_prob_samples",)),
+        precision=Precision(condition=4.0),
         invalid=TEMPERATURE,
     ),
     row(
@@ -81,8 +82,8 @@ ROWS = [
         case="lower bound",
         definition=cql_loss,
         make=make_cql("lower_bound"),
-        constant=("log_prob_samples", "lower_bound"),
-        condition=4.0,
+        gradients=Gradients(constants=("log_prob_samples", "lower_bound")),
+        precision=Precision(condition=4.0),
     ),
     row(
         name="discrete_cql_loss",
@@ -99,7 +100,7 @@ ROWS = [
         name="cql_temperature_loss",
         definition=cql_temperature_loss,
         make=make_numbers("log_temperature", "gap", "target_gap"),
-        constant=("gap", "target_gap"),
-        condition=4.0,
+        gradients=Gradients(constants=("gap", "target_gap")),
+        precision=Precision(condition=4.0),
     ),
 ]

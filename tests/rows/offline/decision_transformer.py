@@ -28,7 +28,6 @@ ROWS = [
         name="returns_to_go",
         definition=returns_to_go,
         make=make_stream,
-        multistep=True,
         invalid=({"discount_t": np.full(STEPS, 1.5)},),
     ),
 ]

@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import away_from
+from row import Gradients, Precision
 from rows.offline._shared import BATCH, TEMPERATURE, row
 
 # --- In-sample values. ---
@@ -51,17 +52,15 @@ ROWS = [
         name="iql_value_loss",
         definition=iql_value_loss,
         make=make_expectile,
-        targets=("q",),
-        elementwise=True,
+        gradients=Gradients(targets=("q",)),
         invalid=({"expectile": -0.1}, {"expectile": 1.1}),
     ),
     row(
         name="xql_value_loss",
         definition=xql_value_loss,
         make=make_values(),
-        targets=("q",),
-        condition=32.0,
-        elementwise=True,
+        gradients=Gradients(targets=("q",)),
+        precision=Precision(condition=32.0),
         invalid=(*TEMPERATURE, {"max_clip": 0.0}, {"max_clip": -1.0}),
     ),
     row(
@@ -70,17 +69,15 @@ ROWS = [
         definition=xql_value_loss,
         make=make_values(0.25),
         settings={"max_clip": 0.5},
-        targets=("q",),
-        condition=4.0,
-        elementwise=True,
+        gradients=Gradients(targets=("q",)),
+        precision=Precision(condition=4.0),
     ),
     row(
         name="sql_value_loss",
         definition=sql_value_loss,
         make=make_values(-1.0),
-        targets=("q",),
-        condition=4.0,
-        elementwise=True,
+        gradients=Gradients(targets=("q",)),
+        precision=Precision(condition=4.0),
         invalid=TEMPERATURE,
     ),
 ]

@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS
+from row import Gradients, Loose
 from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES, row
 
 # --- Support of the data. ---
@@ -64,7 +65,7 @@ ROWS = [
         definition=bcq_action_mask,
         make=lambda rng: {"log_prob": rng.normal(size=ACTIONS)},
         settings={"threshold": 0.3},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         invalid=({"threshold": 1.0}, {"threshold": -0.1}),
     ),
     *[
@@ -74,8 +75,8 @@ ROWS = [
             definition=maximum_mean_discrepancy,
             make=make_energy if kernel == "energy" else make_samples,
             settings={"kernel": kernel},
-            targets=("y",),
-            any_length=("x", "y"),
+            gradients=Gradients(targets=("y",)),
+            loose=Loose(lengths=("x", "y")),
             invalid=({"kernel": "cosine"}, {"bandwidth": 0.0}, {"bandwidth": -1.0})
             if kernel == "gaussian"
             else (),

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from row import Gradients, Loose, Precision
 from rows.offline._shared import BATCH, CRITICS, DIMENSIONS, row
 
 # --- Policies close to the data. ---
@@ -65,8 +66,8 @@ ROWS = [
         name="td3_bc_loss",
         definition=td3_bc_loss,
         make=make_policy,
-        constant=("weight",),
-        condition=4.0,
+        gradients=Gradients(constants=("weight",)),
+        precision=Precision(condition=4.0),
         invalid=({"weight": -1.0},),
     ),
     row(
@@ -74,20 +75,20 @@ ROWS = [
         definition=td3_bc_weight,
         make=lambda rng: {"q": rng.normal(size=BATCH)},
         settings={"alpha": 2.5},
-        differentiable=False,
+        gradients=Gradients(exist=False),
         over_devices=lambda library, axis_name: functools.partial(
             library.td3_bc_weight, axis_name=axis_name
         ),
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"alpha": -1.0},),
     ),
     row(
         name="rebrac_critic_target",
         definition=rebrac_critic_target,
         make=make_target(CRITICS),
-        targets=TARGET,
-        condition=4.0,
-        any_length=("q_t",),
+        gradients=Gradients(targets=TARGET),
+        precision=Precision(condition=4.0),
+        loose=Loose(lengths=("q_t",)),
         invalid=({"penalty_weight": -1.0},),
     ),
     row(
@@ -95,8 +96,8 @@ ROWS = [
         case="one critic",
         definition=rebrac_critic_target,
         make=make_target(()),
-        targets=TARGET,
-        condition=4.0,
+        gradients=Gradients(targets=TARGET),
+        precision=Precision(condition=4.0),
         invalid=({"discount_t": -0.5},),
     ),
 ]

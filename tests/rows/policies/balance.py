@@ -1,7 +1,8 @@
 """Rows of `policies/_balance.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import STEPS, Row
+from contract import STEPS
+from row import Peer, Precision, Row
 
 
 def trajectory_balance_loss(
@@ -54,8 +55,8 @@ def row(definition, names, case="", **fields):
         case=case,
         definition=definition,
         make=make(*names),
-        peer="rlax has none",
-        condition=16.0,
+        peer=Peer(why_not="rlax has none"),
+        precision=Precision(condition=16.0),
         **fields,
     )
 
@@ -67,14 +68,13 @@ PARTS = ("log_flow", "log_prob_t", "backward_log_prob_t")
 
 
 ROWS = [
-    row(trajectory_balance_loss, (*WHOLE, "sample_mask"), optional=("sample_mask",)),
+    row(trajectory_balance_loss, (*WHOLE, "sample_mask")),
     row(trajectory_balance_loss, WHOLE, "no mask"),
     row(sub_trajectory_balance_loss, (*PARTS, "lambda_")),
     row(
         sub_trajectory_balance_loss,
         (*PARTS, "lambda_", "sample_mask"),
         "masked",
-        optional=("sample_mask",),
     ),
     row(sub_trajectory_balance_loss, PARTS, "default", invalid=({"lambda_": 0.0},)),
 ]

@@ -10,7 +10,7 @@ import re
 
 import jax
 import numpy as np
-from contract import Row
+from row import Gradients, Loose, Peer, Precision, Row
 
 STATES, SAMPLES, DIMENSIONS = 5, 4, 3
 
@@ -139,8 +139,7 @@ def row(name, definition, make, **exceptions):
         name=name,
         definition=definition,
         make=make,
-        of=assembled(name),
-        elementwise=True,
+        find=assembled(name),
         **exceptions,
     )
 
@@ -193,9 +192,13 @@ ROWS = [
         kl_constraint_loss,
         lambda rng: make_constraint(rng, "penalty", "kl", duals=(STATES,)),
         settings=SOFTPLUS,
-        peer_of=hidden("kl_constraint_loss"),
-        unflagged=lambda x, constants: kl_constraint_loss(**x, held=constants),
-        differences=STOPPED,
+        peer=Peer(find=hidden("kl_constraint_loss")),
+        gradients=Gradients(
+            free_definition=lambda x, constants: kl_constraint_loss(
+                **x, held=constants
+            ),
+            first_order_only=STOPPED,
+        ),
     ),
     row(
         "kl_constraint_loss",
@@ -205,18 +208,20 @@ ROWS = [
         ),
         case="per dimension",
         settings=SOFTPLUS | {"use_stop_gradient": False},
-        peer_of=hidden("kl_constraint_loss"),
-        any_length=("kl",),
+        peer=Peer(find=hidden("kl_constraint_loss")),
+        loose=Loose(lengths=("kl",)),
     ),
     row(
         "compute_parametric_kl_penalty_and_dual_loss",
         compute_parametric_kl_penalty_and_dual_loss,
         lambda rng: make_constraints(rng, (STATES,), (), (DIMENSIONS,)),
         settings=SOFTPLUS,
-        unflagged=lambda x, constants: compute_parametric_kl_penalty_and_dual_loss(
-            **x, held=constants
+        gradients=Gradients(
+            free_definition=lambda x, constants: (
+                compute_parametric_kl_penalty_and_dual_loss(**x, held=constants)
+            ),
+            first_order_only=STOPPED,
         ),
-        differences=STOPPED,
     ),
     *(
         Row(
@@ -224,11 +229,10 @@ ROWS = [
             case=case,
             definition=pid_lagrangian,
             make=make_costs(cost),
-            of=one_update,
-            peer=NEW,
-            differentiable=False,
-            condition=4.0,
-            single_precision=(0, 1, 2),
+            find=one_update,
+            peer=Peer(why_not=NEW),
+            gradients=Gradients(exist=False),
+            precision=Precision(condition=4.0, single_outputs=(0, 1, 2)),
             invalid=() if case else ({"k_p": -1.0}, {"k_i": -1.0}, {"k_d": -1.0}),
         )
         for case, cost in {"": 3.0, "within the limit": 0.75, "far below": -3.0}.items()

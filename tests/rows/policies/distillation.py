@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, actions
+from row import Gradients, Loose, Row
 
 SAMPLES, STATES = 3, 2
 
@@ -87,10 +88,9 @@ ROWS = [
         Row(
             name=name,
             definition="the samples depend on the key",
+            loose=Loose(batches=True),
             make=lambda rng: {"weights_scale": np.asarray(rng.uniform(0.5, 1.5))},
-            key="rng_key",
-            of=sampling(name),
-            elementwise=True,
+            find=sampling(name),
         )
         for name in ("constant_policy_targets", "zero_policy_targets")
     ),
@@ -98,10 +98,8 @@ ROWS = [
         name="sampled_policy_distillation_loss",
         definition=sampled_policy_distillation_loss,
         make=make_targets,
-        of=distilling,
-        targets=("policy_targets.weights",),
-        any_dtype=("policy_targets.actions",),
-        any_length=("policy_targets.actions",),
-        elementwise=True,
+        find=distilling,
+        gradients=Gradients(targets=("policy_targets.weights",)),
+        loose=Loose(lengths=("policy_targets.actions",)),
     ),
 ]

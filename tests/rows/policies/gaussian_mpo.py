@@ -7,7 +7,7 @@ The parts of a penalty are separate arguments, named as in errors:
 import functools
 
 import numpy as np
-from contract import Row
+from row import Gradients, Loose, Peer, Row
 
 NEW = "rlax has none"
 
@@ -156,10 +156,12 @@ def parametric_row(definition, make, **exceptions):
         name=name,
         definition=definition,
         make=make,
-        of=with_constraints(name),
-        peer=NEW,
-        unflagged=lambda x, constants: definition(**x, held=constants),
-        differences=MOSTLY_STOPPED,
+        find=with_constraints(name),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(
+            free_definition=lambda x, constants: definition(**x, held=constants),
+            first_order_only=MOSTLY_STOPPED,
+        ),
         **exceptions,
     )
 
@@ -169,6 +171,12 @@ ROWS = [
         gaussian_mpo_loss,
         make_gaussian,
         invalid=({"stddev": ZEROS}, {"target_stddev": ZEROS}, {"maximum": -2.0}),
+        loose=Loose(batches=False),
     ),
-    parametric_row(gaussian_mpo_loss, make_bounded, case="bounded, per dimension"),
+    parametric_row(
+        gaussian_mpo_loss,
+        make_bounded,
+        case="bounded, per dimension",
+        loose=Loose(batches=False),
+    ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `policies/_gradients.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions, away_from, probabilities
+from contract import ACTIONS, STEPS, actions, away_from, probabilities
+from row import Gradients, Peer, Precision, Row
 
 NEW = "rlax has none"
 
@@ -239,64 +240,63 @@ ROWS = [
         name="policy_gradient_loss",
         definition=policy_gradient_loss,
         make=make_policy_gradient,
-        targets=("adv_t",),
+        gradients=Gradients(targets=("adv_t",)),
     ),
     Row(
         name="policy_gradient_loss",
         case="masked",
         definition=policy_gradient_loss,
         make=at_valid_steps(make_policy_gradient),
-        peer=NEW,
-        targets=("adv_t",),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("adv_t",)),
     ),
     Row(
         name="reinforce_loss",
-        elementwise=True,
         definition=reinforce_loss,
         make=make_reinforce("log_prob", "adv"),
-        peer=NEW,
-        targets=("adv",),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("adv",)),
     ),
     Row(
         name="reinforce_loss",
-        elementwise=True,
         case="masked",
         definition=reinforce_loss,
         make=make_reinforce("log_prob", "adv", "sample_mask"),
-        peer=NEW,
-        targets=("adv",),
+        peer=Peer(why_not=NEW),
+        gradients=Gradients(targets=("adv",)),
     ),
     Row(
         name="counterfactual_advantage",
-        elementwise=True,
         definition=counterfactual_advantage,
         make=make_critic,
-        peer=NEW,
+        peer=Peer(why_not=NEW),
         invalid=({"pi_t": np.full((STEPS, ACTIONS), -0.1)},),
     ),
     Row(
         name="counterfactual_advantage",
-        elementwise=True,
         case="masked",
         definition=counterfactual_advantage,
         make=masked(make_critic),
-        peer=NEW,
+        peer=Peer(why_not=NEW),
     ),
     *(
         Row(
             name="acer_policy_loss",
-            elementwise=True,
             case=case,
             definition=acer_policy_loss,
             make=make,
             settings=settings,
-            peer=NEW,
-            targets=("q_t", "returns_t"),
-            flagged=acer_with_constant_weights("q_t", "returns_t", **settings),
-            unflagged=acer_with_constant_weights(**settings),
-            differences="the gradients of the importance weights are stopped",
-            constant=("mu_logits_t",),
-            condition=8.0,
+            peer=Peer(why_not=NEW),
+            gradients=Gradients(
+                targets=("q_t", "returns_t"),
+                stopped_definition=acer_with_constant_weights(
+                    "q_t", "returns_t", **settings
+                ),
+                free_definition=acer_with_constant_weights(**settings),
+                first_order_only="the gradients of the importance weights are stopped",
+                constants=("mu_logits_t",),
+            ),
+            precision=Precision(condition=8.0),
             invalid=({"max_weight": -1.0},) if "max_weight" not in settings else (),
         )
         for case, make, settings in [
@@ -311,39 +311,47 @@ ROWS = [
         case="masked",
         definition=entropy_loss,
         make=at_valid_steps(make_entropy),
-        peer=NEW,
+        peer=Peer(why_not=NEW),
     ),
     Row(
         name="qpg_loss",
         definition=qpg_loss,
         make=make_logits_and_values,
-        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
-        targets=("q_t",),
-        flagged=qpg_with_constant_advantages,
-        unflagged=qpg_with_constant_baseline,
-        differences="the gradient of the baseline is stopped, the value is always 0",
-        condition=4.0,
+        peer=Peer(
+            no_gradients={False: "rlax always stops the gradient of q (audit, 3.1)"}
+        ),
+        gradients=Gradients(
+            targets=("q_t",),
+            stopped_definition=qpg_with_constant_advantages,
+            free_definition=qpg_with_constant_baseline,
+            first_order_only="the gradient of the baseline is stopped, the value is 0",
+        ),
+        precision=Precision(condition=4.0),
     ),
     Row(
         name="rm_loss",
         definition=rm_loss,
         make=make_logits_and_values,
-        peer_gradient={False: "rlax always stops the gradient of q (audit, 3.1)"},
-        targets=("q_t",),
-        flagged=rm_with_constant_regret,
+        peer=Peer(
+            no_gradients={False: "rlax always stops the gradient of q (audit, 3.1)"}
+        ),
+        gradients=Gradients(
+            targets=("q_t",), stopped_definition=rm_with_constant_regret
+        ),
     ),
     Row(
         name="rpg_loss",
         definition=rpg_loss,
         make=make_logits_and_values,
-        targets=("q_t",),
+        gradients=Gradients(targets=("q_t",)),
     ),
     Row(
         name="dpg_loss",
         definition=dpg_loss,
         make=make_deterministic,
-        targets=("dqda_t",),
-        flagged=dpg_with_constant_target(),
+        gradients=Gradients(
+            targets=("dqda_t",), stopped_definition=dpg_with_constant_target()
+        ),
     ),
     Row(
         name="dpg_loss",
@@ -351,16 +359,17 @@ ROWS = [
         definition=dpg_loss,
         make=make_deterministic,
         settings={"dqda_clipping": 0.5},
-        targets=("dqda_t",),
-        flagged=dpg_with_constant_target(0.5),
+        gradients=Gradients(
+            targets=("dqda_t",), stopped_definition=dpg_with_constant_target(0.5)
+        ),
         invalid=({"dqda_clipping": -1.0},),
     ),
     Row(
         name="invert_gradients",
         definition=invert_gradients,
         make=make_bounded,
-        peer=NEW,
-        condition=4.0,
+        peer=Peer(why_not=NEW),
+        precision=Precision(condition=4.0),
         invalid=(
             {"maximum": -1.0, "minimum": 1.0},
             {"maximum": np.inf},

@@ -2,6 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS
+from row import Gradients, Loose, Peer
 from rows.policies.constraints import (
     DIMENSIONS,
     SAMPLES,
@@ -127,7 +128,7 @@ ROWS = [
             **make_temperature(rng),
         },
         settings=SOFTPLUS,
-        any_length=("sample_q_values",),
+        loose=Loose(lengths=("sample_q_values",)),
     ),
     row(
         "mpo_compute_weights_and_temperature_loss",
@@ -138,15 +139,17 @@ ROWS = [
         },
         case="last axis",
         settings=SOFTPLUS | {"sample_axis": -1},
-        any_length=("sample_q_values",),
+        loose=Loose(lengths=("sample_q_values",)),
     ),
     row(
         "mpo_loss",
         mpo_loss,
         make_mpo,
         settings=SOFTPLUS,
-        unflagged=lambda x, constants: mpo_loss(**x, held=constants),
-        differences=STOPPED,
+        gradients=Gradients(
+            free_definition=lambda x, constants: mpo_loss(**x, held=constants),
+            first_order_only=STOPPED,
+        ),
     ),
     row(
         "mpo_loss",
@@ -156,14 +159,16 @@ ROWS = [
         settings=SOFTPLUS
         | {"use_stop_gradient": False}
         | dict(zip(SCALES, (0.5, 2.0, 3.0, 0.25), strict=True)),
-        unflagged=lambda x, constants: mpo_loss(
-            **x,
-            use_stop_gradient=False,
-            **dict(zip(SCALES, (0.5, 2.0, 3.0, 0.25), strict=True)),
-            held=constants,
+        gradients=Gradients(
+            free_definition=lambda x, constants: mpo_loss(
+                **x,
+                use_stop_gradient=False,
+                **dict(zip(SCALES, (0.5, 2.0, 3.0, 0.25), strict=True)),
+                held=constants,
+            ),
+            first_order_only=STOPPED,
         ),
-        peer_gradient={None: "rlax's penalty cancels its dual (audit, 1.8)"},
-        differences=STOPPED,
+        peer=Peer(no_gradients={None: "rlax's penalty cancels its dual (audit, 1.8)"}),
     ),
-    parametric_row(categorical_mpo_loss, make_categorical, optional=("action_mask",)),
+    parametric_row(categorical_mpo_loss, make_categorical, loose=Loose(batches=False)),
 ]

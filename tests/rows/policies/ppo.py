@@ -1,7 +1,8 @@
 """Rows of `policies/_ppo.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import STEPS, Row, away_from
+from contract import STEPS, away_from
+from row import Gradients, Peer, Precision, Row
 
 
 def clipped_surrogate_pg_loss(prob_ratios_t, adv_t, epsilon):
@@ -153,10 +154,9 @@ STEP = ("log_prob", "old_log_prob", "adv")
 MASKED = ("sample_mask",)
 
 
-def rows_of(name, definition, make, names, cases, **attributes):
+def rows_of(name, definition, make, names, cases, invalid=(), **attributes):
     """Return a row for each case of a function."""
-    targets = attributes.pop("targets", STEP[1:])
-    invalid = attributes.pop("invalid", ())
+    attributes = {"gradients": Gradients(targets=STEP[1:]), **attributes}
     return [
         Row(
             name=name,
@@ -164,10 +164,8 @@ def rows_of(name, definition, make, names, cases, **attributes):
             make=make(*names, *(MASKED if "masked" in case else ())),
             case=case,
             settings=settings,
-            peer=NEW,
-            targets=targets,
+            peer=Peer(why_not=NEW),
             invalid=() if case else invalid,
-            elementwise=True,
             **attributes,
         )
         for case, settings in cases.items()
@@ -195,7 +193,7 @@ ROWS = [
         definition=clipped_surrogate_pg_loss,
         make=make_surrogate,
         settings={"epsilon": 0.25},
-        targets=("adv_t",),
+        gradients=Gradients(targets=("adv_t",)),
         invalid=({"prob_ratios_t": np.full(STEPS, -0.1)}, {"epsilon": -0.1}),
     ),
     *rows_of(
@@ -205,7 +203,7 @@ ROWS = [
         STEP,
         CLIPS,
         invalid=INVALID_CLIPS,
-        condition=2.0,
+        precision=Precision(condition=2.0),
     ),
     *rows_of(
         "decoupled_ppo_loss",
@@ -213,9 +211,9 @@ ROWS = [
         make_three_policies,
         (),
         {**CLIPS, "truncated": {"max_weight": 1.25}},
-        targets=("old_log_prob", "proximal_log_prob", "adv"),
+        gradients=Gradients(targets=("old_log_prob", "proximal_log_prob", "adv")),
         invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
-        condition=8.0,
+        precision=Precision(condition=8.0),
     ),
     *rows_of(
         "ppo_value_loss",
@@ -227,8 +225,8 @@ ROWS = [
             "Huber": {"epsilon": 0.25, "huber_delta": 1.0},
             "masked": {"epsilon": 0.25},
         },
-        targets=("old_v", "target"),
+        gradients=Gradients(targets=("old_v", "target")),
         invalid=({"epsilon": -0.1}, {"huber_delta": 0.0}),
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
 ]

@@ -1,7 +1,7 @@
 """Rows of `policies/_ppo_penalty.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Peer, Precision, Row
 from rows.policies.ppo import STEP, make_steps, ratios, rows_of, valid
 
 NEW = "rlax has none"
@@ -84,7 +84,7 @@ ROWS = [
         (*STEP, "kl"),
         {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
         invalid=({"coefficient": -1.0},),
-        condition=2.0,
+        precision=Precision(condition=2.0),
     ),
     *rows_of(
         "ppo_penalty_loss",
@@ -92,7 +92,7 @@ ROWS = [
         make_steps,
         STEP,
         {"estimated": {"kl": None, "coefficient": 0.5}},
-        condition=2.0,
+        precision=Precision(condition=2.0),
     ),
     *rows_of(
         "simple_policy_loss",
@@ -101,7 +101,7 @@ ROWS = [
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
         invalid=({"epsilon": 0.0},),
-        condition=8.0,
+        precision=Precision(condition=8.0),
     ),
     *rows_of(
         "discovered_policy_loss",
@@ -110,16 +110,16 @@ ROWS = [
         STEP,
         {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
         invalid=({"alpha": 0.0}, {"beta": 0.0}),
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     *(
         Row(
             name="adaptive_kl_coefficient",
             definition=adaptive_kl_coefficient,
             make=make_coefficient(kl),
-            carried={"coefficient": 0},
+            precision=Precision(carried={"coefficient": 0}),
             case=case,
-            peer=NEW,
+            peer=Peer(why_not=NEW),
             invalid=(
                 {"coefficient": -1.0},
                 {"target": 0.0},

@@ -2,7 +2,8 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT, Row
+from contract import ACTIONS, BAD_DISCOUNT
+from row import Gradients, Loose, Peer, Precision, Row
 
 NEW = "rlax has none"
 
@@ -122,7 +123,13 @@ def make_action(rng):
 def row(definition, make, **attributes):
     """Return the row of a function whose definition has its name."""
     name = definition.__name__
-    return Row(name=name, definition=definition, make=make, peer=NEW, **attributes)
+    return Row(
+        name=name,
+        definition=definition,
+        make=make,
+        peer=Peer(why_not=NEW),
+        **attributes,
+    )
 
 
 TARGET = ("r_t", "discount_t", "q_t")
@@ -141,85 +148,73 @@ ROWS = [
     row(
         sac_critic_target,
         make_numbers(*SOFT),
-        elementwise=True,
-        targets=SOFT,
+        gradients=Gradients(targets=SOFT),
         invalid=NEGATIVE_TEMPERATURE + BAD_DISCOUNT,
     ),
     row(
         td3_critic_target,
         make_numbers(*TARGET),
-        elementwise=True,
-        targets=TARGET,
+        gradients=Gradients(targets=TARGET),
         invalid=BAD_DISCOUNT,
     ),
     row(
         sac_policy_loss,
         make_numbers("log_prob", "q", "temperature"),
-        elementwise=True,
-        constant=("temperature",),
+        gradients=Gradients(constants=("temperature",)),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         sac_temperature_loss,
         make_numbers("log_temperature", "log_prob", "target_entropy"),
-        elementwise=True,
-        constant=("log_prob", "target_entropy"),
-        condition=4.0,
+        gradients=Gradients(constants=("log_prob", "target_entropy")),
+        precision=Precision(condition=4.0),
     ),
     row(
         td3_target_action,
         make_action,
-        key="key",
         invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
     ),
     row(
         discrete_sac_value,
         make_discrete(),
-        elementwise=True,
-        any_length=("q",),
+        loose=Loose(lengths=("q",)),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         discrete_sac_value,
         make_discrete(critics=()),
         case="one critic",
-        elementwise=True,
     ),
     row(
         discrete_sac_value,
         make_discrete("action_mask"),
-        elementwise=True,
         case="masked",
-        any_length=("q",),
+        loose=Loose(lengths=("q",)),
     ),
     row(
         discrete_sac_policy_loss,
         make_discrete(),
-        elementwise=True,
-        constant=STOPPED,
-        any_length=("q",),
+        gradients=Gradients(constants=STOPPED),
+        loose=Loose(lengths=("q",)),
         invalid=NEGATIVE_TEMPERATURE,
     ),
     row(
         discrete_sac_policy_loss,
         make_discrete("action_mask", critics=()),
-        elementwise=True,
         case="masked, one critic",
-        constant=STOPPED,
+        gradients=Gradients(constants=STOPPED),
     ),
     row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy"),
-        elementwise=True,
-        constant=("logits", "target_entropy"),
-        condition=4.0,
+        gradients=Gradients(constants=("logits", "target_entropy")),
+        precision=Precision(condition=4.0),
     ),
     row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
-        elementwise=True,
         case="masked",
-        constant=("logits", "target_entropy"),
-        condition=4.0,
+        gradients=Gradients(constants=("logits", "target_entropy")),
+        precision=Precision(condition=4.0),
     ),
 ]

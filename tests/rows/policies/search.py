@@ -1,7 +1,8 @@
 """Rows of `policies/_search.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, away_from
+from contract import ACTIONS, away_from
+from row import Gradients, Peer, Precision, Row
 from rows.policies.sac import softmax
 
 NEW = "rlax has none"
@@ -96,7 +97,13 @@ def masked(make):
 def row(definition, make, **attributes):
     """Return the row of a function whose definition has its name."""
     name = definition.__name__
-    return Row(name=name, definition=definition, make=make, peer=NEW, **attributes)
+    return Row(
+        name=name,
+        definition=definition,
+        make=make,
+        peer=Peer(why_not=NEW),
+        **attributes,
+    )
 
 
 SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
@@ -114,37 +121,34 @@ ROWS = [
         masked(make_prior),
         case="mask",
         settings={"clip": CLIP},
-        targets=("prior_logits", "q", "v"),
+        gradients=Gradients(targets=("prior_logits", "q", "v")),
         invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
     row(
         cmpo_sample_weights,
         make_samples,
         settings={"clip": CLIP},
-        targets=("q", "v", "z_init"),
+        gradients=Gradients(targets=("q", "v", "z_init")),
         invalid=({"clip": -1.0}, {"z_init": 0.0}),
     ),
     row(
         completed_q_values,
         make_search,
-        condition=4.0,
-        any_dtype=("visits",),
+        precision=Precision(condition=4.0),
         invalid=(NEGATIVE,),
     ),
     row(
         completed_q_values,
         masked(make_search),
         case="mask",
-        any_dtype=("visits",),
-        condition=4.0,
+        precision=Precision(condition=4.0),
     ),
     row(
         gumbel_policy_targets,
         make_search,
         settings=SIGMA,
-        any_dtype=("visits",),
-        targets=SEARCH,
-        condition=4.0,
+        gradients=Gradients(targets=SEARCH),
+        precision=Precision(condition=4.0),
         invalid=({"c_visit": -1.0}, {"c_scale": -1.0}, NEGATIVE),
     ),
     row(
@@ -152,8 +156,7 @@ ROWS = [
         masked(make_search),
         case="mask, rescaled",
         settings={**SIGMA, "rescale_values": True},
-        any_dtype=("visits",),
-        targets=SEARCH,
-        condition=16.0,
+        gradients=Gradients(targets=SEARCH),
+        precision=Precision(condition=16.0),
     ),
 ]

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contract import Row
+from row import Gradients, Peer, Precision, Row
 
 PARAMETERS, ACTIONS = 4, 3
 
@@ -135,7 +135,7 @@ def row(definition, make, case="", **fields):
         case=case,
         definition=definition,
         make=make,
-        peer="rlax has none",
+        peer=Peer(why_not="rlax has none"),
         **fields,
     )
 
@@ -150,19 +150,14 @@ ROWS = [
     row(
         fisher_vector_product,
         vectors("params", "vector", damping=(0.1, 1.0)),
-        of=FISHER,
-        elementwise=True,
-        follows=("params", "vector"),
-        trees=("params", "vector"),
+        find=FISHER,
+        precision=Precision(decisive=("params", "vector")),
         invalid=({"damping": -1.0},),
     ),
     row(
         trust_region_step_size,
         make_product,
-        condition=16.0,
-        elementwise=True,
-        single_precision=(0,),
-        trees=("direction", "product"),
+        precision=Precision(condition=16.0, single_outputs=(0,)),
         invalid=({"max_kl": -1.0},),
     ),
     *(
@@ -170,14 +165,12 @@ ROWS = [
             backtracking_line_search,
             vectors("params", "step", max_kl=ends, shrink=(0.4, 0.6)),
             case,
-            of=SEARCH,
+            find=SEARCH,
             settings={"num_tries": tries},
-            differentiable=False,
-            elementwise=True,
-            single_precision=(1,),
-            carried={"params": 0},
-            follows=("params", "step"),
-            trees=("params", "step"),
+            gradients=Gradients(exist=False),
+            precision=Precision(
+                single_outputs=(1,), carried={"params": 0}, decisive=("params", "step")
+            ),
             invalid=(
                 {"max_kl": -1.0},
                 {"shrink": 1.0},
@@ -192,8 +185,8 @@ ROWS = [
             cpo_step,
             make_problem(sign, scale),
             case,
-            condition=64.0,
-            differentiable=False,
+            precision=Precision(condition=64.0),
+            gradients=Gradients(exist=False),
             invalid=({"q": -1.0}, {"s": -1.0}, {"max_kl": -1.0}),
         )
         for case, sign, scale in (
@@ -206,8 +199,7 @@ ROWS = [
     row(
         acer_trust_region,
         make_gradients,
-        elementwise=True,
-        condition=4.0,
+        precision=Precision(condition=4.0),
         invalid=({"max_change": -1.0},),
     ),
 ]

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from row import Gradients, Peer
 from rows.policies.constraints import (
     SOFTPLUS,
     STATES,
@@ -128,12 +129,14 @@ ROWS = [
             "scaled_advantages": rng.normal(size=(12, 1)),
         },
         settings={"top_k_fraction": 0.5},
-        peer_of=hidden("get_top_k_weights"),
-        peer_make=lambda rng: {
-            "restarting_weights": np.ones((3, 4)),
-            "scaled_advantages": rng.normal(size=(3, 4)),
-        },
-        differentiable=False,
+        peer=Peer(
+            find=hidden("get_top_k_weights"),
+            make=lambda rng: {
+                "restarting_weights": np.ones((3, 4)),
+                "scaled_advantages": rng.normal(size=(3, 4)),
+            },
+        ),
+        gradients=Gradients(exist=False),
         invalid=(*FRACTIONS, {"restarting_weights": np.full((12, 1), 0.5, "f")}),
         over_devices=lambda library, axis_name: functools.partial(
             library.get_top_k_weights, axis_name=axis_name
@@ -144,10 +147,12 @@ ROWS = [
         vmpo_compute_weights_and_temperature_loss,
         make_vmpo,
         settings=SOFTPLUS | {"top_k_fraction": 0.5},
-        peer_make=without_restarts(make_vmpo),
-        constant=("restarting_weights",),
-        targets=("importance_weights",),
-        flagged=vmpo_e_step_with_constant_weights,
+        peer=Peer(make=without_restarts(make_vmpo)),
+        gradients=Gradients(
+            constants=("restarting_weights",),
+            targets=("importance_weights",),
+            stopped_definition=vmpo_e_step_with_constant_weights,
+        ),
         invalid=FRACTIONS + WEIGHTS,
     ),
     row(
@@ -155,10 +160,12 @@ ROWS = [
         vmpo_loss,
         make_vmpo_loss,
         settings=SOFTPLUS,
-        peer_make=without_restarts(make_vmpo_loss),
-        constant=("restarting_weights",),
-        unflagged=lambda x, constants: vmpo_loss(**x, held=constants),
-        differences=STOPPED,
+        peer=Peer(make=without_restarts(make_vmpo_loss)),
+        gradients=Gradients(
+            constants=("restarting_weights",),
+            free_definition=lambda x, constants: vmpo_loss(**x, held=constants),
+            first_order_only=STOPPED,
+        ),
         invalid=FRACTIONS + WEIGHTS,
     ),
     row(
@@ -167,12 +174,16 @@ ROWS = [
         make_vmpo_loss,
         case="free weights",
         settings=SOFTPLUS | {"use_stop_gradient": False, "top_k_fraction": 1.0},
-        peer_make=without_restarts(make_vmpo_loss),
-        peer_gradient={None: "rlax's penalty cancels its dual (audit, 1.8)"},
-        constant=("restarting_weights",),
-        unflagged=lambda x, constants: vmpo_loss(
-            **x, use_stop_gradient=False, top_k_fraction=1.0, held=constants
+        peer=Peer(
+            make=without_restarts(make_vmpo_loss),
+            no_gradients={None: "rlax's penalty cancels its dual (audit, 1.8)"},
         ),
-        differences=STOPPED,
+        gradients=Gradients(
+            constants=("restarting_weights",),
+            free_definition=lambda x, constants: vmpo_loss(
+                **x, use_stop_gradient=False, top_k_fraction=1.0, held=constants
+            ),
+            first_order_only=STOPPED,
+        ),
     ),
 ]

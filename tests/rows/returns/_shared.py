@@ -1,11 +1,7 @@
 """Definitions and arguments that rows of `returns` share."""
 
 import numpy as np
-from contract import (
-    STEPS,
-    away_from,
-    discounts,
-)
+from contract import STEPS, away_from, discounts
 
 # --- Definitions. ---
 

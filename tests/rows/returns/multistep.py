@@ -1,11 +1,8 @@
 """Rows of `returns/_multistep.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import (
-    BAD_DISCOUNTS,
-    BAD_LAMBDA,
-    Row,
-)
+from contract import BAD_DISCOUNTS, BAD_LAMBDA
+from row import Gradients, Peer, Row, Stream
 from rows.returns._shared import ROWWISE, constant, maker, sum_of_errors, values_of_rows
 
 # --- Definitions. ---
@@ -93,18 +90,19 @@ ROWS = [
         definition=discounted_returns,
         make=maker("r_t", "discount_t", "v_t"),
         invalid=BAD_DISCOUNTS,
-        targets=("r_t", "discount_t", "v_t"),
-        flagged=constant(discounted_returns),
-        multistep=True,
+        gradients=Gradients(
+            targets=("r_t", "discount_t", "v_t"),
+            stopped_definition=constant(discounted_returns),
+        ),
     ),
     Row(
         name="lambda_returns",
         definition=lambda_returns,
         make=maker(*LAMBDA),
         invalid=(*BAD_DISCOUNTS, {"lambda_": -0.1}),
-        targets=LAMBDA,
-        flagged=constant(lambda_returns),
-        multistep=True,
+        gradients=Gradients(
+            targets=LAMBDA, stopped_definition=constant(lambda_returns)
+        ),
     ),
     Row(
         name="n_step_bootstrapped_returns",
@@ -112,46 +110,50 @@ ROWS = [
         make=maker("r_t", "discount_t", "v_t", "lambda_t"),
         settings={"n": 3},
         invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
-        targets=("r_t", "discount_t", "v_t", "lambda_t"),
-        flagged=constant(n_step_bootstrapped_returns, n=3),
-        multistep=True,
+        gradients=Gradients(
+            targets=("r_t", "discount_t", "v_t", "lambda_t"),
+            stopped_definition=constant(n_step_bootstrapped_returns, n=3),
+        ),
     ),
     Row(
         name="truncated_generalized_advantage_estimation",
         definition=truncated_generalized_advantage_estimation,
         make=maker(*GAE),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=GAE,
-        flagged=constant(truncated_generalized_advantage_estimation),
-        multistep=True,
-        rows=maker(*ROWWISE),
-        assemble=values_of_rows,
+        gradients=Gradients(
+            targets=GAE,
+            stopped_definition=constant(truncated_generalized_advantage_estimation),
+        ),
+        stream=Stream(make=maker(*ROWWISE), assemble=values_of_rows),
     ),
     Row(
         name="generalized_advantage_estimation",
         definition=generalized_advantage_estimation,
         make=maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-        peer="rlax has no advantages with two values a step",
+        peer=Peer(why_not="rlax has no advantages with two values a step"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-        flagged=constant(generalized_advantage_estimation),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
+            stopped_definition=constant(generalized_advantage_estimation),
+        ),
     ),
     Row(
         name="upgo_returns",
         definition=upgo_returns,
         make=maker("v_tm1", "v_t", "r_t", "discount_t"),
-        peer="rlax has no such returns",
+        peer=Peer(why_not="rlax has no such returns"),
         invalid=BAD_DISCOUNTS,
-        targets=("v_t", "r_t", "discount_t"),
-        flagged=constant(upgo_returns),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_t", "r_t", "discount_t"),
+            stopped_definition=constant(upgo_returns),
+        ),
     ),
     Row(
         name="linear_recurrence",
         definition=linear_recurrence,
         make=maker("a", "b", "final"),
-        peer="rlax has no such function",
+        peer=Peer(why_not="rlax has no such function"),
+        stream=None,
     ),
     Row(
         name="linear_recurrence",
@@ -159,7 +161,6 @@ ROWS = [
         definition=linear_recurrence,
         make=maker("a", "b"),
         settings={"final": 0.0},
-        peer="rlax has no such function",
-        multistep=True,
+        peer=Peer(why_not="rlax has no such function"),
     ),
 ]

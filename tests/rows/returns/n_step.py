@@ -2,10 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
-from contract import (
-    STEPS,
-    Row,
-)
+from contract import STEPS
+from row import Peer, Row
 from rows.returns._shared import maker
 
 # --- Definitions. ---
@@ -54,19 +52,19 @@ ROWS = [
         make=maker("r_t", "discount_t"),
         settings={"n": 3},
         invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
-        peer="rlax has no such function",
+        peer=Peer(why_not="rlax has no such function"),
+        stream=None,
     ),
     Row(
         name="n_step_transitions",
         case="streams",
-        of=last_rewards_of,
+        find=last_rewards_of,
         definition=n_step_transitions_and_last_rewards,
         # The index jumps where a discount becomes 0.
         make=maker(
             *("r_t", "discount_t"), discount_t=lambda rng: rng.uniform(0.5, 1.0, STEPS)
         ),
         settings={"n": 3},
-        peer="rlax has no such function",
-        multistep=True,
+        peer=Peer(why_not="rlax has no such function"),
     ),
 ]

@@ -1,10 +1,8 @@
 """Rows of `returns/_vtrace.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import (
-    BAD_RATIOS,
-    Row,
-)
+from contract import BAD_RATIOS
+from row import Gradients, Peer, Row
 from rows.returns._shared import all_but_value, maker, sum_of_errors
 
 # --- Definitions. ---
@@ -102,9 +100,10 @@ ROWS = [
         make=maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5},
         invalid=(*BAD_RATIOS, {"clip_rho_threshold": -1.0}, {"clip_c_threshold": -1.0}),
-        targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
-        flagged=all_but_value(vtrace, clip_rho_threshold=1.5),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
+            stopped_definition=all_but_value(vtrace, clip_rho_threshold=1.5),
+        ),
     ),
     Row(
         name="leaky_vtrace",
@@ -117,9 +116,10 @@ ROWS = [
             {"clip_c_threshold": -1.0},
             {"alpha_": 2.0},
         ),
-        targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
-        flagged=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
+            stopped_definition=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
+        ),
     ),
     Row(
         name="vtrace_td_error_and_advantage",
@@ -133,18 +133,21 @@ ROWS = [
             {"clip_c_threshold": -1.0},
         ),
         # Elsewhere rlax takes the next state's value from the wrong array (audit, 1.6).
-        peer_make=with_one_clock(maker(*VTRACE)),
-        peer_gradient={
-            **NOT_STOPPED,
-            False: "rlax takes the gradient to v_tm1 that belongs to v_t",
-        },
-        targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
-        flagged=all_but_value(
-            vtrace_td_error_and_advantage,
-            clip_rho_threshold=1.5,
-            clip_pg_rho_threshold=0.5,
+        peer=Peer(
+            make=with_one_clock(maker(*VTRACE)),
+            no_gradients={
+                **NOT_STOPPED,
+                False: "rlax takes the gradient to v_tm1 that belongs to v_t",
+            },
         ),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
+            stopped_definition=all_but_value(
+                vtrace_td_error_and_advantage,
+                clip_rho_threshold=1.5,
+                clip_pg_rho_threshold=0.5,
+            ),
+        ),
     ),
     Row(
         name="leaky_vtrace_td_error_and_advantage",
@@ -158,17 +161,20 @@ ROWS = [
             {"clip_c_threshold": -1.0},
             {"alpha": -0.5},
         ),
-        peer_make=with_one_clock(maker(*LEAKY_PG)),
-        peer_gradient={
-            **NOT_STOPPED,
-            False: "rlax takes the gradient to v_tm1 that belongs to v_t",
-        },
-        targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha", "lambda_"),
-        flagged=all_but_value(
-            leaky_vtrace_td_error_and_advantage,
-            clip_rho_threshold=1.5,
-            clip_pg_rho_threshold=0.5,
+        peer=Peer(
+            make=with_one_clock(maker(*LEAKY_PG)),
+            no_gradients={
+                **NOT_STOPPED,
+                False: "rlax takes the gradient to v_tm1 that belongs to v_t",
+            },
         ),
-        multistep=True,
+        gradients=Gradients(
+            targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha", "lambda_"),
+            stopped_definition=all_but_value(
+                leaky_vtrace_td_error_and_advantage,
+                clip_rho_threshold=1.5,
+                clip_pg_rho_threshold=0.5,
+            ),
+        ),
     ),
 ]

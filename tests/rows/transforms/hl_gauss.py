@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from row import Peer
 from rows.transforms.squashing import elementwise
 from rows.transforms.two_hot import (
     EQUAL,
@@ -41,14 +42,14 @@ ROWS = [
         transform_to_hl_gauss,
         between(EQUAL, "scalar"),
         settings=RANGE,
-        peer=NEW,
+        peer=Peer(why_not=NEW),
         invalid=(*INVALID_RANGES, {"sigma_ratio": 0.0}, {"sigma_ratio": -0.5}),
     ),
     elementwise(
         transform_from_hl_gauss,
         from_equal_bins,
         settings=RANGE,
-        peer=NEW,
+        peer=Peer(why_not=NEW),
         invalid=INVALID_RANGES + INVALID_PROBS,
     ),
 ]

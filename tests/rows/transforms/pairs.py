@@ -2,7 +2,7 @@
 
 import functools
 
-from contract import Row
+from row import Gradients, Peer, Row
 from rows.transforms.hl_gauss import transform_to_hl_gauss
 from rows.transforms.squashing import (
     draw,
@@ -88,46 +88,40 @@ ROWS = [
         name="hl_gauss_pair",
         definition=hl_gauss_pair,
         make=between(EQUAL, "scalar"),
-        of=hl_gauss,
-        elementwise=True,
-        peer=NEW,
+        find=hl_gauss,
+        peer=Peer(why_not=NEW),
     ),
     Row(
         name="outside_support",
         definition=outside_support,
         make=draw(scale=8.0),
-        of=beyond,
-        elementwise=True,
-        differentiable=False,
-        peer=NEW,
+        find=beyond,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not=NEW),
     ),
     Row(
         name="compose_tx",
         definition=compose_tx,
         make=draw(),
-        of=composed,
-        elementwise=True,
+        find=composed,
     ),
     Row(
         name="twohot_pair",
         definition=twohot_pair,
         make=between(EQUAL, "scalar"),
-        of=two_hot,
-        peer_of=two_hot_of_rlax,
-        elementwise=True,
+        find=two_hot,
+        peer=Peer(find=two_hot_of_rlax),
     ),
     Row(
         name="muzero_pair",
         definition=muzero_pair,
         make=draw(scale=100.0),
-        of=muzero,
-        elementwise=True,
+        find=muzero,
     ),
     Row(
         name="unbiased_transform_pair",
         definition=unbiased_transform_pair,
         make=between(signed_parabolic(EQUAL), "x"),
-        of=unbiased,
-        elementwise=True,
+        find=unbiased,
     ),
 ]

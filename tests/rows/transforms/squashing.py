@@ -3,7 +3,8 @@
 import importlib
 
 import numpy as np
-from contract import Row, away_from
+from contract import away_from
+from row import Peer, Precision, Row
 
 import rlaxlib
 
@@ -96,8 +97,7 @@ def elementwise(definition, make, **options):
         name=definition.__name__,
         definition=definition,
         make=make,
-        of=private_too(definition.__name__),
-        elementwise=True,
+        find=private_too(definition.__name__),
         **options,
     )
 
@@ -111,8 +111,8 @@ ROWS = [
     elementwise(logit, draw_unit, invalid=({"x": -0.1}, {"x": 1.1})),
     elementwise(signed_logp1, draw()),
     elementwise(signed_expm1, draw()),
-    elementwise(symlog, draw(), peer="rlax calls it signed_logp1"),
-    elementwise(symexp, draw(), peer="rlax calls it signed_expm1"),
+    elementwise(symlog, draw(), peer=Peer(why_not="rlax calls it signed_logp1")),
+    elementwise(symexp, draw(), peer=Peer(why_not="rlax calls it signed_expm1")),
     elementwise(
         signed_hyperbolic, draw(eps=0.3), case="with eps", invalid=({"eps": -1.0},)
     ),
@@ -120,7 +120,12 @@ ROWS = [
     elementwise(
         signed_parabolic, draw(eps=0.3), case="with eps", invalid=({"eps": -1.0},)
     ),
-    elementwise(signed_parabolic, draw(), condition=100.0, peer=ROUNDING),
+    elementwise(
+        signed_parabolic,
+        draw(),
+        precision=Precision(condition=100.0),
+        peer=Peer(why_not=ROUNDING),
+    ),
     elementwise(hyperbolic_sin, draw()),
     elementwise(hyperbolic_arcsin, draw()),
     elementwise(power, draw(p=0.7), invalid=({"p": 0.0}, {"p": -1.0})),

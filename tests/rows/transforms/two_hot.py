@@ -1,6 +1,7 @@
 """Rows of `transforms/_two_hot.py`, and their definitions in NumPy."""
 
 import numpy as np
+from row import Loose
 from rows.transforms.squashing import elementwise
 
 # --- Bins. ---
@@ -103,13 +104,13 @@ ROWS = [
     elementwise(
         transform_to_2hot_nonlinear,
         to_any_bins,
-        any_length=("scalar", "bins"),
+        loose=Loose(lengths=("scalar", "bins")),
         invalid=INVALID_BINS,
     ),
     elementwise(
         transform_from_2hot_nonlinear,
         from_any_bins,
-        any_length=("probs",),
+        loose=Loose(lengths=("probs",)),
         invalid=INVALID_BINS + INVALID_PROBS,
     ),
 ]

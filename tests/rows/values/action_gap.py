@@ -1,7 +1,8 @@
 """Rows of `values/_action_gap.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, actions
+from row import Gradients, Peer, Row
 from rows.values.td import Q, one_step, q_learning, td_learning
 
 
@@ -80,8 +81,8 @@ ROWS = [
         name="advantage_learning",
         definition=advantage_learning,
         make=make_transition,
-        peer=GAPS,
-        targets=(*TARGETS, "target_q_tm1"),
+        peer=Peer(why_not=GAPS),
+        gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
         invalid=SCALES,
     ),
     Row(
@@ -89,8 +90,8 @@ ROWS = [
         case="here",
         definition=persistent_advantage_learning,
         make=make_nearer(True),
-        peer=GAPS,
-        targets=(*TARGETS, "target_q_tm1"),
+        peer=Peer(why_not=GAPS),
+        gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
         invalid=SCALES,
     ),
     Row(
@@ -98,15 +99,15 @@ ROWS = [
         case="there",
         definition=persistent_advantage_learning,
         make=make_nearer(False),
-        peer=GAPS,
-        targets=TARGETS,
+        peer=Peer(why_not=GAPS),
+        gradients=Gradients(targets=TARGETS),
     ),
     Row(
         name="persistent_q_learning",
         definition=persistent_q_learning,
         make=one_step(*Q),
         settings={"action_gap_scale": 0.25},
-        targets=("r_t", "discount_t", "q_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
         invalid=({"action_gap_scale": -0.1}, {"action_gap_scale": 1.1}),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_auxiliary.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, STEPS, Row, actions, discounts
+from contract import ACTIONS, STEPS, actions, discounts
+from row import Gradients, Peer, Row
 
 
 def pixel_control_rewards(observations, cell_size):
@@ -119,7 +120,7 @@ ROWS = [
     features(
         "potential",
         make_potential,
-        peer_make=lambda rng: make_features(rng) | {"discount": np.asarray(0.9)},
+        peer=Peer(make=lambda rng: make_features(rng) | {"discount": np.asarray(0.9)}),
         invalid=({"discount": None},),
     ),
     Row(
@@ -128,8 +129,11 @@ ROWS = [
         make=make_loss,
         settings={"cell_size": 2},
         invalid=CELLS,
-        unflagged=with_stopped_targets,
-        differences="the gradient of the targets is stopped",
-        constant=("observations", "discount_factor"),
+        gradients=Gradients(
+            free_definition=with_stopped_targets,
+            first_order_only="the gradient of the targets is stopped",
+            constants=("observations", "discount_factor"),
+        ),
+        stream=None,
     ),
 ]

@@ -3,7 +3,8 @@
 import functools
 
 import numpy as np
-from contract import ACTIONS, Row, actions, probabilities
+from contract import ACTIONS, actions, probabilities
+from row import Gradients, Loose, Peer, Row
 from rows.distributions.categorical import categorical_cross_entropy, softmax
 from rows.transforms import hl_gauss, squashing, two_hot
 from rows.values.quantile import ATOMS, BINS, OTHER_ATOMS
@@ -139,31 +140,37 @@ ROWS = [
         name="categorical_l2_project",
         definition=categorical_l2_project,
         make=make_project,
-        any_length=("z_q",),
+        loose=Loose(lengths=("z_q",)),
         invalid=({"probs": np.full(OTHER_ATOMS, -0.1)}, {"z_q": DESCENDING}),
     ),
     Row(
         name="categorical_td_learning",
         definition=categorical_td_learning,
         make=categorical("v", *V),
-        targets=("v_atoms_tm1", "r_t", "discount_t", "v_atoms_t", "v_logits_t"),
-        peer_gradient=LOG_OF_ZERO,
+        gradients=Gradients(
+            targets=("v_atoms_tm1", "r_t", "discount_t", "v_atoms_t", "v_logits_t")
+        ),
+        peer=Peer(no_gradients=LOG_OF_ZERO),
         invalid=({"v_atoms_tm1": DESCENDING},),
     ),
     Row(
         name="categorical_q_learning",
         definition=categorical_q_learning,
         make=categorical("q", *Q),
-        targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t"),
-        peer_gradient=LOG_OF_ZERO,
+        gradients=Gradients(
+            targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t")
+        ),
+        peer=Peer(no_gradients=LOG_OF_ZERO),
         invalid=({"q_atoms_tm1": DESCENDING},),
     ),
     Row(
         name="categorical_double_q_learning",
         definition=categorical_double_q_learning,
         make=categorical("q", *Q, "q_t_selector"),
-        targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t"),
-        peer_gradient=LOG_OF_ZERO,
+        gradients=Gradients(
+            targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t")
+        ),
+        peer=Peer(no_gradients=LOG_OF_ZERO),
         invalid=({"q_atoms_tm1": DESCENDING},),
     ),
     *(
@@ -172,9 +179,9 @@ ROWS = [
             case=case,
             definition=definition,
             make=make_bins,
-            of=of,
-            targets=("target",),
-            peer="rlax has none",
+            find=of,
+            gradients=Gradients(targets=("target",)),
+            peer=Peer(why_not="rlax has none"),
         )
         for case, definition, of in (
             ("two-hot", two_hot_loss, with_two_hot),

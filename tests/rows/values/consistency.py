@@ -1,7 +1,7 @@
 """Rows of `values/_consistency.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row
+from row import Gradients, Peer, Row
 
 BATCH, DIMENSIONS = 6, 4
 
@@ -33,9 +33,8 @@ ROWS = [
         case=case,
         definition=cosine_consistency_loss,
         make=make("predictions", "targets", *mask),
-        peer="rlax has none",
-        targets=("targets",),
-        elementwise=True,
+        peer=Peer(why_not="rlax has none"),
+        gradients=Gradients(targets=("targets",)),
     )
     for case, mask in (("", ("sample_mask",)), ("no mask", ()))
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_dueling.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS
+from row import Gradients, Peer, Row
 
 
 def dueling_q_values(v, advantages, action_mask=None):
@@ -32,14 +33,14 @@ ROWS = [
         name="dueling_q_values",
         definition=dueling_q_values,
         make=make_network("v", "advantages"),
-        peer="rlax has no such function",
+        peer=Peer(why_not="rlax has no such function"),
     ),
     Row(
         name="dueling_q_values",
         case="mask",
         definition=dueling_q_values,
         make=make_network("v", "advantages", "action_mask"),
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
     ),
 ]

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from contract import Row
+from row import Peer, Row
 
 
 def ensemble_value(q, weight=0.75, kind="min"):
@@ -44,7 +44,7 @@ ROWS = [
             definition=ensemble_value,
             make=make_critics("q", *["weight"] * (kind == "min_max_mix")),
             settings={"kind": kind},
-            peer=NONE,
+            peer=Peer(why_not=NONE),
             invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
         )
         for kind in ("min", "mean", "min_max_mix")
@@ -59,7 +59,6 @@ ROWS = [
             {"num_members": CRITICS + 1},
             {"num_members": 2.0},
         ),
-        key="key",
-        peer=NONE,
+        peer=Peer(why_not=NONE),
     ),
 ]

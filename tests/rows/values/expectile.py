@@ -3,7 +3,8 @@
 import itertools
 
 import numpy as np
-from contract import ACTIONS, Row
+from contract import ACTIONS
+from row import Gradients, Loose, Peer, Row
 from rows.values.quantile import ABOVE, BAD_LEARN, BAD_LOSS, BELOW, LEARN, LOSS, samples
 
 MIDPOINTS = np.array([1, 3, 5]) / 6
@@ -109,38 +110,40 @@ ROWS = [
         name="expectile_regression_loss",
         definition=expectile_regression_loss,
         make=samples(*LOSS),
-        peer="rlax has no expectiles.",
-        targets=("dist_target",),
-        any_length=("dist_target",),
+        peer=Peer(why_not="rlax has no expectiles."),
+        gradients=Gradients(targets=("dist_target",)),
+        loose=Loose(lengths=("dist_target",)),
         invalid=BAD_LOSS,
     ),
     Row(
         name="expectile_q_learning",
         definition=expectile_q_learning,
         make=samples(*LEARN),
-        peer="rlax has no expectiles.",
-        targets=("r_t", "discount_t", "dist_q_t"),
-        any_length=("dist_q_t_selector", "dist_q_t"),
+        peer=Peer(why_not="rlax has no expectiles."),
+        gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
+        loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
         invalid=BAD_LEARN,
     ),
     Row(
         name="impute_expectile_samples",
         definition=impute_expectile_samples,
         make=make_expectiles,
-        peer="rlax has no expectiles.",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no expectiles."),
+        gradients=Gradients(exist=False),
         invalid=({"tau": ABOVE[:3]}, {"tau": BELOW[:3]}),
     ),
     Row(
         name="imputed_expectile_q_learning",
         definition=imputed_expectile_q_learning,
         make=make_imputed,
-        peer="rlax has no expectiles.",
-        targets=("r_t", "discount_t"),
-        flagged=_with_constant_samples(("r_t", "discount_t")),
-        unflagged=_with_constant_samples(()),
-        differences="Finite differences would include the samples' gradient.",
-        constant=("dist_q_t_selector", "dist_q_t"),
+        peer=Peer(why_not="rlax has no expectiles."),
+        gradients=Gradients(
+            targets=("r_t", "discount_t"),
+            stopped_definition=_with_constant_samples(("r_t", "discount_t")),
+            free_definition=_with_constant_samples(()),
+            first_order_only="Finite differences would include the samples' gradient.",
+            constants=("dist_q_t_selector", "dist_q_t"),
+        ),
         invalid=({"tau_q_tm1": ABOVE[:3]}, {"tau_q_tm1": BELOW[:3]}),
     ),
 ]

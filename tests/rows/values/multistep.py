@@ -8,11 +8,11 @@ from contract import (
     BAD_POLICY,
     BAD_PROBABILITIES,
     STEPS,
-    Row,
     actions,
     discounts,
     probabilities,
 )
+from row import Gradients, Loose, Peer, Row, Stream
 from rows.returns import multistep, off_policy
 from rows.values.td import TD, Q
 
@@ -131,39 +131,37 @@ ROWS = [
         definition=td_lambda,
         make=many_steps(*TD, "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("r_t", "discount_t", "v_t", "lambda_"),
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "v_t", "lambda_")),
     ),
     Row(
         name="sarsa_lambda",
         definition=sarsa_lambda,
         make=many_steps(*Q, "a_t", "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("r_t", "discount_t", "q_t", "lambda_"),
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
     ),
     Row(
         name="q_lambda",
         definition=q_lambda,
         make=many_steps(*Q, "lambda_"),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("r_t", "discount_t", "q_t", "lambda_"),
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
     ),
     Row(
         name="watkins_trace",
         definition=watkins_trace,
         make=many_steps("q_t", "a_t"),
-        peer="rlax has no such function",
-        differentiable=False,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(exist=False),
         invalid=({"a_t": np.full(STEPS, ACTIONS)},),
     ),
     Row(
         name="retrace",
         definition=retrace,
         make=make_retrace,
-        targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
-        multistep=True,
+        gradients=Gradients(
+            targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_")
+        ),
         invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
     ),
     Row(
@@ -171,9 +169,10 @@ ROWS = [
         definition=retrace_continuous,
         make=without_last,
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("r_t", "discount_t", "q_t", "v_t", "log_rhos", "lambda_"),
-        spare=("q_t", "log_rhos"),
-        multistep=True,
-        rows=make_continuous,
+        gradients=Gradients(
+            targets=("r_t", "discount_t", "q_t", "v_t", "log_rhos", "lambda_")
+        ),
+        loose=Loose(spare=("q_t", "log_rhos")),
+        stream=Stream(make=make_continuous),
     ),
 ]

@@ -1,9 +1,7 @@
 """Rows of `values/_n_step.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import (
-    Row,
-)
+from row import Gradients, Peer, Row
 from rows.returns import multistep
 from rows.values.multistep import many_steps, taken
 from rows.values.td import Q
@@ -31,9 +29,8 @@ ROWS = [
         definition=n_step_q_learning,
         make=many_steps(*Q),
         settings={"n": 3},
-        peer="rlax has no such function",
-        targets=("r_t", "discount_t", "q_t"),
-        multistep=True,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
         invalid=({"n": 0}, {"n": 2.0}),
     ),
     Row(
@@ -41,9 +38,8 @@ ROWS = [
         definition=n_step_double_q_learning,
         make=many_steps(*Q[:-1], "q_t_value", "q_t_selector"),
         settings={"n": 3},
-        peer="rlax has no such function",
-        targets=("r_t", "discount_t", "q_t_value"),
-        multistep=True,
+        peer=Peer(why_not="rlax has no such function"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t_value")),
         invalid=({"n": 0}, {"n": 2.0}),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_quantile.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions, probabilities
+from contract import ACTIONS, actions, probabilities
+from row import Gradients, Loose, Peer, Row
 
 ATOMS, OTHER_ATOMS, QUANTILES, SAMPLES, BINS = 5, 7, 4, 6, 5
 
@@ -190,7 +191,9 @@ def make_proposal(rng):
 
 
 def fraction(name, definition, make, **extra):
-    return Row(name=name, definition=definition, make=make, peer=NONE, **extra)
+    return Row(
+        name=name, definition=definition, make=make, peer=Peer(why_not=NONE), **extra
+    )
 
 
 ROWS = [
@@ -201,9 +204,9 @@ ROWS = [
             definition=quantile_regression_loss,
             make=samples(*LOSS),
             settings=settings,
-            targets=("dist_target",),
-            any_length=("dist_target",),
-            peer_gradient={True: "The flag does nothing."},
+            gradients=Gradients(targets=("dist_target",)),
+            loose=Loose(lengths=("dist_target",)),
+            peer=Peer(no_gradients={True: "The flag does nothing."}),
             invalid=BAD_LOSS + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
@@ -214,9 +217,9 @@ ROWS = [
         definition=quantile_regression_loss,
         make=samples(*LOSS),
         settings=NORMALIZED,
-        peer="rlax does not divide",
-        targets=("dist_target",),
-        any_length=("dist_target",),
+        peer=Peer(why_not="rlax does not divide"),
+        gradients=Gradients(targets=("dist_target",)),
+        loose=Loose(lengths=("dist_target",)),
     ),
     *(
         Row(
@@ -225,8 +228,8 @@ ROWS = [
             definition=quantile_q_learning,
             make=samples(*LEARN),
             settings=settings,
-            targets=("r_t", "discount_t", "dist_q_t"),
-            any_length=("dist_q_t_selector", "dist_q_t"),
+            gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
+            loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
             invalid=BAD_LEARN + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
@@ -236,9 +239,9 @@ ROWS = [
         case="weights",
         definition=quantile_q_learning,
         make=samples(*LEARN, "weights"),
-        peer="rlax weights all samples alike",
-        targets=("r_t", "discount_t", "dist_q_t"),
-        any_length=("dist_q_t",),
+        peer=Peer(why_not="rlax weights all samples alike"),
+        gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
+        loose=Loose(lengths=("dist_q_t",)),
         invalid=({"weights": np.full(SAMPLES, -0.1)},),
     ),
     Row(
@@ -247,9 +250,9 @@ ROWS = [
         definition=quantile_q_learning,
         make=samples(*TAKEN, "dist_q_t", "q_t_selector"),
         settings={"dist_q_t_selector": None},
-        peer="rlax selects by samples",
-        targets=("r_t", "discount_t", "dist_q_t"),
-        any_length=("dist_q_t",),
+        peer=Peer(why_not="rlax selects by samples"),
+        gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
+        loose=Loose(lengths=("dist_q_t",)),
     ),
     *(
         Row(
@@ -258,8 +261,8 @@ ROWS = [
             definition=quantile_expected_sarsa,
             make=samples(*TAKEN, "dist_q_t", "probs_a_t"),
             settings=settings,
-            targets=("r_t", "discount_t", "dist_q_t", "probs_a_t"),
-            any_length=("dist_q_t",),
+            gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t", "probs_a_t")),
+            loose=Loose(lengths=("dist_q_t",)),
             invalid=(
                 *BAD_LEARN,
                 *BAD_HUBER,
@@ -273,7 +276,7 @@ ROWS = [
         quantile_midpoints,
         lambda rng: {},
         settings={"num_quantiles": NUMBER},
-        differentiable=False,
+        gradients=Gradients(exist=False),
     ),
     fraction(
         "cosine_embedding",
@@ -286,7 +289,9 @@ ROWS = [
         "fqf_fraction_loss",
         fqf_fraction_loss,
         make_proposal,
-        constant=("quantiles_at_fractions", "quantiles_at_midpoints"),
+        gradients=Gradients(
+            constants=("quantiles_at_fractions", "quantiles_at_midpoints")
+        ),
         invalid=(DESCENDING, TOO_LARGE),
     ),
     Row(
@@ -294,7 +299,7 @@ ROWS = [
         definition=tqc_targets,
         make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
         settings={"num_dropped": 2},
-        peer="rlax has no ensembles",
+        peer=Peer(why_not="rlax has no ensembles"),
     ),
     Row(
         name="energy_distance_loss",
@@ -303,8 +308,8 @@ ROWS = [
             "samples": rng.normal(size=NUMBER),
             "targets": rng.normal(size=3),
         },
-        peer="rlax has no distance of samples",
-        targets=("targets",),
-        any_length=("samples", "targets"),
+        peer=Peer(why_not="rlax has no distance of samples"),
+        gradients=Gradients(targets=("targets",)),
+        loose=Loose(lengths=("samples", "targets")),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_risk.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import Row, probabilities
+from contract import probabilities
+from row import Peer, Row
 from rows.values.quantile import NUMBER, OUTSIDE, fraction
 from scipy import stats
 
@@ -105,7 +106,7 @@ ROWS = [
         name="conditional_value_at_risk",
         definition=conditional_value_at_risk,
         make=make_tail("quantiles", "eta"),
-        peer="rlax has no measures of risk",
+        peer=Peer(why_not="rlax has no measures of risk"),
         invalid=({"eta": 0.0}, {"eta": 1.5}),
     ),
     Row(
@@ -113,7 +114,7 @@ ROWS = [
         case="atoms",
         definition=conditional_value_at_risk,
         make=make_tail("quantiles", "eta", "probs"),
-        peer="rlax has no measures of risk",
+        peer=Peer(why_not="rlax has no measures of risk"),
         invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
     ),
 ]

@@ -1,7 +1,8 @@
 """Rows of `values/_soft.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, Row, actions
+from contract import ACTIONS, actions
+from row import Gradients, Peer, Row
 from rows.values.td import td_learning
 
 
@@ -106,7 +107,7 @@ ROWS = [
         name="soft_value",
         definition=soft_value,
         make=maker("q", "temperature"),
-        peer=NONE,
+        peer=Peer(why_not=NONE),
         invalid=COLD,
     ),
     Row(
@@ -114,13 +115,13 @@ ROWS = [
         case="mask",
         definition=soft_value,
         make=maker("q", "temperature", "action_mask"),
-        peer=NONE,
+        peer=Peer(why_not=NONE),
     ),
     Row(
         name="mellowmax",
         definition=mellowmax,
         make=maker("q", "omega"),
-        peer=NONE,
+        peer=Peer(why_not=NONE),
         invalid=({"omega": np.inf}, {"omega": -np.inf}, {"omega": np.nan}),
     ),
     Row(
@@ -128,22 +129,22 @@ ROWS = [
         case="mask",
         definition=mellowmax,
         make=maker("q", "omega", "action_mask"),
-        peer=NONE,
+        peer=Peer(why_not=NONE),
     ),
     Row(
         name="soft_q_learning",
         definition=soft_q_learning,
         make=maker(*SOFT),
-        peer=NONE,
-        targets=("r_t", "discount_t", "q_t", "temperature"),
+        peer=Peer(why_not=NONE),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "temperature")),
         invalid=COLD,
     ),
     Row(
         name="munchausen_q_learning",
         definition=munchausen_q_learning,
         make=maker(*MUNCHAUSEN, spread=0.2),
-        peer=NONE,
-        targets=(*TARGETS, "target_q_tm1"),
+        peer=Peer(why_not=NONE),
+        gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
         invalid=(
             {"temperature": 0.0},
             {"munchausen_coefficient": -0.5},
@@ -157,7 +158,7 @@ ROWS = [
         definition=munchausen_q_learning,
         make=maker(*MUNCHAUSEN),
         settings={"clip_value_min": -0.01},
-        peer=NONE,
-        targets=TARGETS,
+        peer=Peer(why_not=NONE),
+        gradients=Gradients(targets=TARGETS),
     ),
 ]

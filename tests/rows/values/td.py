@@ -1,13 +1,8 @@
 """Rows of `values/_td.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import (
-    ACTIONS,
-    BAD_DISCOUNT,
-    Row,
-    actions,
-    probabilities,
-)
+from contract import ACTIONS, BAD_DISCOUNT, actions, probabilities
+from row import Gradients, Peer, Row
 
 # --- One step. ---
 
@@ -83,26 +78,26 @@ ROWS = [
         definition=td_learning,
         make=one_step(*TD),
         invalid=BAD_DISCOUNT,
-        targets=("r_t", "discount_t", "v_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "v_t")),
     ),
     Row(
         name="differential_td_learning",
         definition=differential_td_learning,
         make=one_step("v_tm1", "r_t", "v_t", "reward_rate"),
-        peer="rlax discounts",
-        targets=("r_t", "v_t", "reward_rate"),
+        peer=Peer(why_not="rlax discounts"),
+        gradients=Gradients(targets=("r_t", "v_t", "reward_rate")),
     ),
     Row(
         name="sarsa",
         definition=sarsa,
         make=one_step(*Q, "a_t"),
-        targets=("r_t", "discount_t", "q_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
     Row(
         name="expected_sarsa",
         definition=expected_sarsa,
         make=one_step(*Q, "probs_a_t"),
-        targets=("r_t", "discount_t", "q_t", "probs_a_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "probs_a_t")),
         invalid=(
             {"probs_a_t": np.full(ACTIONS, -0.1)},
             {"probs_a_t": np.full(ACTIONS, 1.1)},
@@ -112,25 +107,25 @@ ROWS = [
         name="q_learning",
         definition=q_learning,
         make=one_step(*Q),
-        targets=("r_t", "discount_t", "q_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
     Row(
         name="double_q_learning",
         definition=double_q_learning,
         make=one_step(*Q[:-1], "q_t_value", "q_t_selector"),
-        targets=("r_t", "discount_t", "q_t_value"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t_value")),
     ),
     Row(
         name="qv_learning",
         definition=qv_learning,
         make=one_step(*Q[:-1], "v_t"),
-        targets=("r_t", "discount_t", "v_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "v_t")),
     ),
     Row(
         name="qv_max",
         definition=qv_max,
         make=one_step("v_tm1", "r_t", "discount_t", "q_t"),
         invalid=BAD_DISCOUNT,
-        targets=("r_t", "discount_t", "q_t"),
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
 ]

@@ -7,8 +7,8 @@ from contract import (
     BAD_POLICY,
     BAD_PROBABILITIES,
     BAD_TRACES,
-    Row,
 )
+from row import Gradients, Peer, Precision, Row
 from rows.returns import multistep, off_policy
 from rows.transforms import squashing
 from rows.values.multistep import many_steps, taken, with_one_lambda
@@ -157,12 +157,13 @@ ROWS = [
         definition=transformed_lambda_returns,
         make=many_steps(*LAMBDA),
         settings=PAIR,
-        peer_of=lambda_returns_of_rlax,
+        peer=Peer(find=lambda_returns_of_rlax),
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=LAMBDA,
-        flagged=stopped(transformed_lambda_returns, **PAIR),
-        condition=ROUNDING,
-        multistep=True,
+        gradients=Gradients(
+            targets=LAMBDA,
+            stopped_definition=stopped(transformed_lambda_returns, **PAIR),
+        ),
+        precision=Precision(condition=ROUNDING),
     ),
     Row(
         name="transformed_n_step_returns",
@@ -170,24 +171,26 @@ ROWS = [
         make=many_steps(*N_STEP, lambda_t=draw_c),
         settings={**PAIR, "n": 3},
         invalid=WINDOWS,
-        peer_of=n_step_returns_of_rlax,
-        targets=N_STEP,
-        flagged=stopped(transformed_n_step_returns, **PAIR, n=3),
-        condition=ROUNDING,
-        multistep=True,
+        peer=Peer(find=n_step_returns_of_rlax),
+        gradients=Gradients(
+            targets=N_STEP,
+            stopped_definition=stopped(transformed_n_step_returns, **PAIR, n=3),
+        ),
+        precision=Precision(condition=ROUNDING),
     ),
     Row(
         name="transformed_general_off_policy_returns_from_action_values",
         definition=transformed_general_off_policy_returns_from_action_values,
         make=many_steps(*VALUES, "a_t", c_t=draw_c),
         settings=PAIR,
-        peer_of=off_policy_returns_of_rlax,
-        targets=VALUES,
-        flagged=stopped(
-            transformed_general_off_policy_returns_from_action_values, **PAIR
+        peer=Peer(find=off_policy_returns_of_rlax),
+        gradients=Gradients(
+            targets=VALUES,
+            stopped_definition=stopped(
+                transformed_general_off_policy_returns_from_action_values, **PAIR
+            ),
         ),
-        condition=ROUNDING,
-        multistep=True,
+        precision=Precision(condition=ROUNDING),
         invalid=BAD_TRACES + BAD_POLICY,
     ),
     Row(
@@ -196,9 +199,8 @@ ROWS = [
         make=many_steps(*Q),
         settings=PAIR,
         invalid=BAD_DISCOUNTS + BAD_LAMBDA,
-        targets=("r_t", "discount_t", "q_t", "lambda_"),
-        condition=ROUNDING,
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
+        precision=Precision(condition=ROUNDING),
     ),
     Row(
         name="transformed_q_lambda",
@@ -206,9 +208,8 @@ ROWS = [
         definition=transformed_q_lambda,
         make=many_steps(*Q),
         settings={"tx_pair": rlaxlib.HYPERBOLIC_SIN_PAIR},
-        targets=("r_t", "discount_t", "q_t", "lambda_"),
-        condition=ROUNDING,
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
+        precision=Precision(condition=ROUNDING),
     ),
     Row(
         name="transformed_retrace",
@@ -216,9 +217,10 @@ ROWS = [
         make=with_one_lambda(many_steps(*RETRACE, "lambda_")),
         invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
         settings=PAIR,
-        targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_"),
-        condition=ROUNDING,
-        multistep=True,
+        gradients=Gradients(
+            targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_")
+        ),
+        precision=Precision(condition=ROUNDING),
     ),
     Row(
         name="transformed_n_step_q_learning",
@@ -226,8 +228,7 @@ ROWS = [
         make=many_steps(*R2D2, target_q_t=lambda rng: rng.normal(size=(6, 4))),
         settings={**PAIR, "n": 3},
         invalid=WINDOWS,
-        targets=("r_t", "discount_t", "target_q_t"),
-        condition=ROUNDING,
-        multistep=True,
+        gradients=Gradients(targets=("r_t", "discount_t", "target_q_t")),
+        precision=Precision(condition=ROUNDING),
     ),
 ]

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Annotated as Bool
 from typing import Annotated as Float
 from typing import Annotated as Int
@@ -11,7 +12,9 @@ from typing import Any, NamedTuple
 from jax import Array
 
 __all__ = [
+    "Array",
     "ArrayLike",
+    "AxisName",
     "Bool",
     "Float",
     "Int",
@@ -24,6 +27,7 @@ __all__ = [
 ]
 
 ArrayLike = Array | Any
+AxisName = str | Sequence[str]
 
 class Note(NamedTuple):
     kind: str

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import jax
@@ -119,14 +119,14 @@ def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
 def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
     """Name the arguments whose sizes an argument must have."""
 
-    def known(n: str) -> set[str]:
-        axes = itertools.chain.from_iterable(wanted[n].shapes)
+    def known(axes: Iterable[str]) -> set[str]:
         return {axis for axis, _ in map(binding.split, axes)} & sizes.keys()
 
+    own = known(itertools.chain.from_iterable(wanted[name].shapes))
     others = [n for n in wanted if n in given and n != name]
     types = {n: binding.type_of(given[n])[:2] for n in others}
-    fits = [n for n, x in types.items() if binding.fit(*x, wanted[n], sizes)]
-    names = [f"`{n}`" for n in fits if known(n) & known(name)]
+    fits = {n: binding.fit(*x, wanted[n], sizes) for n, x in types.items()}
+    names = [f"`{n}`" for n, x in fits.items() if x and known(x[0]) & own]
     return f" to match {', '.join(names)}" if names else ""
 
 

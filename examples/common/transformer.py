@@ -67,7 +67,7 @@ class Transformer(nn.Module):
 def log_probs(policy: TrainState, tokens: jax.Array, params=None) -> jax.Array:
     """Return the log-probabilities of `tokens[:, 1:]`, [B, T - 1]."""
     logits = policy(tokens[:, :-1], params=params)
-    return jax.vmap(rlaxlib.token_log_probs)(logits, tokens[:, 1:])
+    return rlaxlib.token_log_probs(logits, tokens[:, 1:]).log_prob
 
 
 def sample(policy: TrainState, prompts: jax.Array, keys: jax.Array) -> Samples:

@@ -25,7 +25,7 @@ import rlaxlib
 def log_probs(params, apply, batch):
     """Return the log-probabilities of the tokens, [B, T]."""
     logits = apply(params, batch.inputs)
-    return jax.vmap(rlaxlib.token_log_probs)(logits, batch.tokens)
+    return rlaxlib.token_log_probs(logits, batch.tokens).log_prob
 
 
 def advantages(batch, baseline="mean", scale="std"):

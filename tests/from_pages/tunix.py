@@ -47,8 +47,8 @@ def gae(values, r_t, sample_mask):
     total, following, found = 0.0, 0.0, []
     for t in reversed(range(T)):
         step = r_t[t] + 0.99 * following - values[t] + 0.99 * 0.95 * total
-        following = values[t] if sample_mask[t] else following
-        total = step if sample_mask[t] else total
+        following = jnp.where(sample_mask[t], values[t], following)
+        total = jnp.where(sample_mask[t], step, total)
         found = [total, *found]
     return jnp.stack(found) * sample_mask
 

@@ -299,7 +299,7 @@ def importance_statistics(
         axis_name: Mapped axis name, or names, to average over; or None.
 
     Returns:
-        The statistics, shape `[]` each; all are 0 if all samples are masked.
+        An `ImportanceStatistics`; all are 0 if all samples are masked.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +32,25 @@ from rlaxlib._core.types import (
 )
 
 __all__ = [
+    "BootstrapInterval",
     "bootstrap_interval",
     "interquartile_mean",
     "off_policy_evaluation",
     "optimality_gap",
     "probability_of_improvement",
 ]
+
+
+class BootstrapInterval(NamedTuple):
+    """The ends of a confidence interval.
+
+    Attributes:
+        lower: Lower end, shape `[]`.
+        upper: Upper end, shape `[]`.
+    """
+
+    lower: Float[Array, ""]
+    upper: Float[Array, ""]
 
 
 @checked
@@ -263,7 +276,7 @@ def bootstrap_interval(
     *,
     num_samples: Static[int, "in [1, inf)"] = 2000,
     stratified: Static[bool, ""] = False,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> BootstrapInterval:
     """Estimate a confidence interval by the percentile bootstrap.
 
     Takes data and a statistic of it, returns both ends of an interval.
@@ -291,7 +304,7 @@ def bootstrap_interval(
         stratified: Whether to resample each column by itself.
 
     Returns:
-        A tuple of two: the lower and the upper end, each of shape `[]`.
+        Lower and upper end, a `BootstrapInterval`.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong, in `data`
@@ -299,7 +312,8 @@ def bootstrap_interval(
 
     Example:
         >>> key, scores = jax.random.key(0), jnp.array([[1.0, 2.0], [1.0, 2.0]])
-        >>> print(*rlaxlib.bootstrap_interval(key, scores, jnp.mean, stratified=True))
+        >>> ends = rlaxlib.bootstrap_interval(key, scores, jnp.mean, stratified=True)
+        >>> print(ends.lower, ends.upper)
         1.5 1.5
 
     References:
@@ -329,7 +343,8 @@ def bootstrap_interval(
     # One sample at a time: all samples of large data would not fit in memory.
     values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))
     tail = (1 - confidence) / 2
-    return jnp.quantile(values, tail), jnp.quantile(values, 1 - tail)
+    ends = (jnp.quantile(values, each) for each in (tail, 1 - tail))
+    return BootstrapInterval(*ends)
 
 
 def _weights(

@@ -1,4 +1,4 @@
-"""Hold the arguments of our own functions to one order, one name a quantity.
+"""Hold our own functions to one order, one name a quantity, one form of result.
 
 rlax fixes the order and the names of its own functions, in its private modules too.
 """
@@ -7,7 +7,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+import typing
 
+import jax
 import pytest
 
 import rlaxlib
@@ -68,6 +70,28 @@ def ours():
     }
     assert len(found) > 180
     return found
+
+
+@pytest.fixture(scope="module")
+def results(ours):
+    """Return the types that our own functions and methods return, by name."""
+    functions = {name: getattr(rlaxlib, name) for name in ours}
+    for name in set(rlaxlib.__all__) - names_of_rlax():
+        thing = getattr(rlaxlib, name)
+        methods = vars(thing).items() if inspect.isclass(thing) else ()
+        functions |= {
+            f"{name}.{n}": x
+            for n, x in methods
+            if n[0] != "_" and hasattr(x, "signature")
+        }
+    hints = {n: typing.get_type_hints(x)["return"] for n, x in functions.items()}
+    assert {"Ema.update", "ppo_clip_loss"} <= set(hints)
+    return {n: (functions[n], parts(hint)) for n, hint in hints.items()}
+
+
+def parts(hint):
+    """Return the types in a tuple, or the one type."""
+    return typing.get_args(hint) if typing.get_origin(hint) is tuple else (hint,)
 
 
 def place(argument):
@@ -142,3 +166,35 @@ def test_identifiers_are_american(ours):
     for name, parameters in ours.items():
         for word in (name, *parameters):
             assert not BRITISH.search(word), (name, word)
+
+
+def test_a_pair_is_a_result_and_a_state_or_outputs(results):
+    pairs = {name: types for name, (_, types) in results.items() if len(types) > 1}
+    assert len(pairs) > 20
+    for name, (_, *further) in pairs.items():
+        assert len(further) == 1, name
+        assert further[0].__name__.endswith(("State", "Outputs")), name
+
+
+def test_a_loss_is_an_array_alone_or_before_outputs(results):
+    losses = {n: types for n, (_, types) in results.items() if n.endswith("_loss")}
+    assert len(losses) > 40
+    for name, (loss, *further) in losses.items():
+        assert loss is jax.Array, name
+        assert all(each.__name__.endswith("Outputs") for each in further), name
+
+
+def test_docstrings_name_the_results_that_have_fields(results):
+    named = set()
+    for name, (function, types) in results.items():
+        docstring = f"{inspect.getdoc(function)}\nEnd"
+        returned = re.search(r"^Returns:\n(.*?)^\w", docstring, re.M | re.S)[1]
+        for each in types:
+            if hasattr(each, "_fields") and not each.__name__.endswith("State"):
+                assert f"`{each.__name__}`" in returned, name
+                named.add(each)
+    assert {rlaxlib.RatioOutputs, rlaxlib.BootstrapInterval} <= named
+    for each in named:
+        _, _, entries = inspect.getdoc(each).partition("Attributes:\n")
+        assert re.findall(r"^    (\w+): ", entries, re.M) == [*each._fields], each
+        assert each.__name__ in rlaxlib.__all__

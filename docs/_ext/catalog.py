@@ -220,7 +220,7 @@ def aliases():
             ours = [
                 each for each in dict.fromkeys(words) if each in NAMES or "." in each
             ]
-            if ours and re.fullmatch(r"(`[^`]+`(, )?)+", theirs):
+            if ours and re.fullmatch(r"(`[^`]+`(, )?)+(: .+)?", theirs):
                 names = re.findall("`([^`]+)`", theirs)
                 found += [(library, name, ours) for name in names]
     return found

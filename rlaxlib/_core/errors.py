@@ -6,13 +6,13 @@ import inspect
 import itertools
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import jax
 
 from rlaxlib._core import binding, hints, specs, suggestions
-from rlaxlib._core.batches import Function
+from rlaxlib._core.batches import Call, Function
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 Arguments = Mapping[str, Any]
@@ -71,8 +71,9 @@ def misfit(
     wrong = [n for n in wanted if n in given and not _has_kind(wanted[n], given[n])]
     name = next(iter(wrong), name)  # A shape means little if the kind is wrong.
     spec, found = wanted[name], describe(given[name])
-    shown = {n: x.text for n, x in wanted.items() if n in given}
-    table = [f"  {n} is {describe(given[n])}, must be {x}" for n, x in shown.items()]
+    call = Call(function, given, wanted)
+    shown = [n for n in wanted if n in given and (n == name or call.is_set(n))]
+    table = [f"  {n} is {describe(given[n])}, must be {wanted[n].text}" for n in shown]
     first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
     if not wrong:
         shape = binding.own_shape(*binding.type_of(given[name])[:2], spec.kind)
@@ -118,14 +119,14 @@ def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
 def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
     """Name the arguments whose sizes an argument must have."""
 
-    def known(n: str) -> set[str]:
-        axes = itertools.chain.from_iterable(wanted[n].shapes)
+    def known(axes: Iterable[str]) -> set[str]:
         return {axis for axis, _ in map(binding.split, axes)} & sizes.keys()
 
+    own = known(itertools.chain.from_iterable(wanted[name].shapes))
     others = [n for n in wanted if n in given and n != name]
     types = {n: binding.type_of(given[n])[:2] for n in others}
-    fits = [n for n, x in types.items() if binding.fit(*x, wanted[n], sizes)]
-    names = [f"`{n}`" for n in fits if known(n) & known(name)]
+    fits = {n: binding.fit(*x, wanted[n], sizes) for n, x in types.items()}
+    names = [f"`{n}`" for n, x in fits.items() if x and known(x[0]) & own]
     return f" to match {', '.join(names)}" if names else ""
 
 

@@ -168,6 +168,8 @@ def _conversion(name: str, call: Call) -> str:
         both = f"{mask} & " * (call.given[mask] is not None)
         valid = f"{mask}={both}~np.ma.getmaskarray({name})"
         return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
+    if hasattr(value, "_fields"):
+        return f"Its fields are {', '.join(value._fields)}."
     way = f"{name}.astype({kind})"
     if isinstance(value, list | tuple):
         try:

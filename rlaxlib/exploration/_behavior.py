@@ -14,6 +14,7 @@ from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
 
 __all__ = [
     "EzGreedyState",
+    "FactorizedNoise",
     "apex_epsilons",
     "bootstrap_mask",
     "bootstrapped_q_learning",
@@ -34,6 +35,18 @@ class EzGreedyState(NamedTuple):
 
     action: Int[ArrayLike, "in [0, A)"] = 0
     remaining: Int[ArrayLike, "in [0, inf)"] = 0
+
+
+class FactorizedNoise(NamedTuple):
+    """Noise of a layer of a noisy network.
+
+    Attributes:
+        weight: Noise :math:`ε^w` of the weights, shape `[num_inputs, num_outputs]`.
+        bias: Noise :math:`ε^b` of the biases, shape `[num_outputs]`.
+    """
+
+    weight: Float[Array, "num_inputs, num_outputs"]
+    bias: Float[Array, "num_outputs"]
 
 
 @checked
@@ -151,7 +164,7 @@ def factorized_noise(
     key: Key[ArrayLike, ""],
     num_inputs: Static[int, "in [1, inf)"],
     num_outputs: Static[int, "in [1, inf)"],
-) -> tuple[Float[Array, "num_inputs, num_outputs"], Float[Array, "num_outputs"]]:
+) -> FactorizedNoise:
     """Sample factorised Gaussian noise for a layer of a noisy network (NoisyNet).
 
     Takes the sizes of one layer, returns the noise of its weights and of its biases.
@@ -170,15 +183,14 @@ def factorized_noise(
         num_outputs: Number of outputs, a Python integer in [1, inf).
 
     Returns:
-        Noise :math:`ε^w`, shape `[num_inputs, num_outputs]`, and :math:`ε^b`, shape
-        `[num_outputs]`.
+        Noise of weights and biases, a `FactorizedNoise`.
 
     Raises:
         ArgumentError: If `key` is not a single key, or a size is less than 1.
 
     Example:
-        >>> weight, bias = rlaxlib.factorized_noise(jax.random.key(0), 3, 2)
-        >>> print(weight.shape, bias.shape)
+        >>> noise = rlaxlib.factorized_noise(jax.random.key(0), 3, 2)
+        >>> print(noise.weight.shape, noise.bias.shape)
         (3, 2) (2,)
 
     References:
@@ -193,7 +205,7 @@ def factorized_noise(
             jax.random.normal(of_outputs, (num_outputs,)),
         )
     )
-    return jnp.outer(inputs, outputs), outputs
+    return FactorizedNoise(jnp.outer(inputs, outputs), outputs)
 
 
 @checked

@@ -196,7 +196,7 @@ class Ema(FunctionTuple):
                 the first ones of each leaf; or None.
 
         Returns:
-            Mean and variance of each leaf, and the next state.
+            An `EmaMoments`, mean and variance of each leaf, and the next state.
 
         Raises:
             ArgumentError: If a leaf, the mask or the tree does not fit the state.
@@ -418,7 +418,7 @@ class RunningMoments(FunctionTuple):
                 the first ones of each leaf; or None.
 
         Returns:
-            Mean and variance of each element, and the next state.
+            A `Moments`, mean and variance of each element, and the next state.
 
         Raises:
             ArgumentError: If a leaf, the mask or the tree does not fit the state.

@@ -395,6 +395,16 @@ MISTAKES = {
         ["`v_t` is complex64[5]"],
         ANY_HINT,
     ),
+    "a number, which sets no size, and defaults": (
+        lambda: r.lambda_returns(x(T), x(T), x(T - 2), 0.9),
+        ["must be (5,) to match `r_t`, `discount_t`.", "lambda_ is 0.9, must be"],
+        ["truncated_t is", *ANY_HINT],
+    ),
+    "a result for one of its fields": (
+        lambda: r.reinforce_loss(r.token_log_probs(x(T, A), ints(T)), x(T)),
+        ["`log_prob` is a `TokenLogProbs`", "Its fields are log_prob, entropy."],
+        ["Convert", "vmap"],
+    ),
     "a distribution for logits": (
         lambda: r.categorical_cross_entropy(x(A), softmax),
         ["`logits` is Softmax(temperature=1.0)", "must be a floating-point array"],

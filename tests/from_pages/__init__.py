@@ -25,6 +25,7 @@ import rlaxlib
 
 FOLDER = Path(__file__).parents[2] / "docs/from"
 _RANDOM = np.random.default_rng(0)
+_SEED = _RANDOM.bit_generator.state
 
 
 @contextlib.contextmanager
@@ -67,6 +68,8 @@ def rows(page):
 def load(page):
     """Return the module of a page, and the names in the code of its rows."""
     with default_settings():
+        # The inputs of a page do not depend on the pages before it.
+        _RANDOM.bit_generator.state = _SEED
         module = importlib.import_module(f"from_pages.{page}")
     names = vars(rlaxlib) | {"jax": jax, "jnp": jnp, "optax": optax, "rlaxlib": rlaxlib}
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")

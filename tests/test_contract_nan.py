@@ -5,6 +5,7 @@ selection may hide it.
 """
 
 import contract
+import conversion
 import jax
 import jax.numpy as jnp
 import jaxlib
@@ -58,18 +59,13 @@ def variants(row, inputs):
         for name in row.float_names
         for entry in rng.permutation(inputs[name].size)[:ENTRIES]
     ]
-    batch = {name: [] for name in inputs}
+    batch = []
     for changed, entry in groups:
         for change in (np.nan, *CHANGES):
-            for name, x in inputs.items():
-                moved = x
-                if name == changed:
-                    moved = np.array(x).ravel()
-                    moved[entry] += np.float32(change)
-                    moved = moved.reshape(x.shape)
-                batch[name].append(moved)
-    # NumPy stacks: JAX would compile a program for each shape.
-    return {name: np.stack(each) for name, each in batch.items()}, groups
+            moved = np.array(inputs[changed]).ravel()
+            moved[entry] += np.float32(change)
+            batch.append({**inputs, changed: moved.reshape(inputs[changed].shape)})
+    return conversion.stack(batch), groups
 
 
 @each_row("float_names", sample=True)

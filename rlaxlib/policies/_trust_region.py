@@ -130,7 +130,7 @@ def fisher_vector_product(
     return _move(jax.tree.map(average, product), damping, vector)
 
 
-@checked
+@checked(wide=True)
 def trust_region_step_size(
     direction: Tree[ArrayTree, "float"],
     product: Tree[ArrayTree, "float like direction"],

@@ -161,8 +161,10 @@ def test_a_plan_finds_the_best_actions():
     def evaluate(actions):
         return -10 * jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
 
-    plan = planning.mppi_plan(jax.random.key(0), evaluate, plan)
+    proposals = jnp.zeros((24, 3, 2))
+    action, plan = planning.mppi_plan(jax.random.key(0), evaluate, plan, proposals)
     np.testing.assert_allclose(plan.mean, best, atol=0.15)
+    np.testing.assert_allclose(action, best[0], atol=0.3)
     close(rlaxlib.shift_plan(plan, 2.0).mean[:2], plan.mean[1:])
 
 

@@ -169,7 +169,9 @@ ROWS = [
             settings={"num_tries": tries},
             gradients=Gradients(exist=False),
             precision=Precision(
-                single_outputs=(1,), carried={"params": 0}, decisive=("params", "step")
+                single_outputs=(1, 2, 3),
+                carried={"params": 0},
+                decisive=("params", "step"),
             ),
             invalid=(
                 {"max_kl": -1.0},

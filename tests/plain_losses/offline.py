@@ -248,8 +248,8 @@ def plain_decision_transformer(p, t):
     return -jnp.mean(log_prob(transformer(p, returns, b.s_tm1, None), b.a_tm1))
 
 
-# Values below those of the critics, so that some actions have a weight.
-OPTIMISTIC = tuple(x._replace(value=-x.value) for x in NET_PARAMS)
+# A value far below those of the critics in the first state, so that it has a weight.
+OPTIMISTIC = tuple(x._replace(value=-10 * S[:1].T) for x in NET_PARAMS)
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
 CASES = {
     "decision_transformer": Case(

@@ -284,7 +284,8 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
         lambda state: state[0] > 0, narrow_down, (rounds, low, high)
     )
     _, low, high = state
-    return _samples((low + high) / 2, e, tau, n) + centre + 0 * jnp.sum(e)
+    samples = _samples((low + high) / 2, e, tau, n) + centre
+    return safe.with_nan(samples, jnp.sum(e) + jnp.sum(tau))
 
 
 def _samples(mean: Array, e: Array, tau: Array, n: int) -> Array:

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conversion import (  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.  # noqa: F401 - Tests find all in one place.
+from conversion import (  # noqa: F401 - Tests find all in one place.
     Arguments,
     assert_close,
     is_float,

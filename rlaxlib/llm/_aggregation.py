@@ -7,7 +7,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, safe
+from rlaxlib._core import devices, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import at, totals
@@ -86,7 +86,7 @@ def aggregate_losses(
         Zichen Liu and others, *Understanding R1-Zero-Like Training: A Critical
         Perspective*, section 3.1, 2025. https://arxiv.org/abs/2503.20783
     """
-    mask = jnp.ones_like(loss, bool) if sample_mask is None else sample_mask
+    mask = streams.filled(sample_mask, loss)
     if segment_ids is None:
         lengths = jnp.sum(mask, axis=1, keepdims=True, dtype=loss.dtype)
         length = lengths

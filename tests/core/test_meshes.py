@@ -78,7 +78,7 @@ def test_equals_the_plain_form(kind):
     jax.tree.map(np.testing.assert_array_equal, ours, plain)
 
 
-@pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="tried with jax 0.10.2 alone")
+@pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="tried with 0.10.2")
 @kinds
 def test_runs_on_an_explicit_mesh(kind):
     arguments, axes, ours, _ = KINDS[kind]
@@ -86,7 +86,7 @@ def test_runs_on_an_explicit_mesh(kind):
     jax.tree.map(np.testing.assert_array_equal, found, run(ours, arguments, axes))
 
 
-@pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="tried with jax 0.10.2 alone")
+@pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="tried with 0.10.2")
 @kinds
 def test_jax_does_not_run_the_plain_form_there(kind):
     arguments, axes, _, plain = KINDS[kind]

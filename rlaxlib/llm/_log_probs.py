@@ -51,13 +51,13 @@ def token_log_probs(
 
     .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
-    With `with_entropy`, the entropy of each distribution too,
+    With `with_entropy`, the result includes the entropy of each distribution,
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
     Position `t` of the logits predicts position `t` of `tokens`: pass `logits[:-1]`
-    with `tokens[1:]` of one sequence. Of what top-k or top-p sampling kept, pass
-    `jnp.where(kept, logits, -jnp.inf)`.
+    with `tokens[1:]` of one sequence. To normalise over the tokens that top-k or top-p
+    sampling kept, pass `jnp.where(kept, logits, -jnp.inf)`.
 
     Args:
         logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
@@ -253,8 +253,8 @@ def _linear_fwd(
         picked = picked + chunk.picked()
         return (maximum, total, weighted, picked), None
 
-    # Statistics of each block, which devices exchange once, at the end. The zeros vary
-    # over the same devices as they do; XLA computes no logits for them.
+    # Statistics of each block, which devices exchange once, at the end. Zeros like the
+    # logits are sharded as they are; XLA removes the logits that only give a shape.
     first = _chunk(chunks, chunks.indices[0], inputs)
     zeros = jnp.zeros_like(first.logits[..., 0])
     start = (zeros + _MASKED, zeros, zeros, jnp.zeros_like(first.picked()))

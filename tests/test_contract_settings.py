@@ -120,6 +120,7 @@ def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch)
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     if row.key is None:  # JAX's random numbers have loops.
         assert ("while" in program) == (row.name in LOOPS)
+    assert "f64" not in program
     for transfer in ("callback", "infeed", "outfeed", "stablehlo.send"):
         assert transfer not in program
 

@@ -313,8 +313,8 @@ def standardize(
         y_i = (x_i - μ) / (σ + ε),   μ = (1/n) ∑_i x_i,
         σ² = (1/(n - ddof)) ∑_i (x_i - μ)²
 
-    PPO in PyTorch has a `ddof` of 1, and :math:`ε = 10⁻⁸`. If all unmasked entries are equal, the result and its gradient are 0. If one is NaN
-    or infinite, all become NaN.
+    PPO in PyTorch has a `ddof` of 1, and :math:`ε = 10⁻⁸`. If all unmasked entries are
+    equal, the result and its gradient are 0. If one is NaN or infinite, all become NaN.
 
     Args:
         x: Array, such as advantages, shape `[...]`.

@@ -130,10 +130,8 @@ def group_advantages(
         advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
-    if scale == "mean":
-        divisor = jnp.maximum(mean, 0)  # A negative mean would turn all signs around.
-    else:
-        divisor = found.stddev(ddof)
+    # A negative mean would turn all signs around.
+    divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
     divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
     return safe.divide(advantages, divisor)
 

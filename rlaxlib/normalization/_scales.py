@@ -99,9 +99,9 @@ def reward_scale(
 
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
     targets of value functions are of the order of 1. SimBaV2 bounds them, too, by
-    :math:`R_max = 5`, for the atoms of a categorical critic. Do not subtract a mean: that would
-    change the optimal policy. The variance is close to the variance of the returns
-    if rewards are stationary over an episode and the discount is less than 1.
+    :math:`R_max = 5`, for the atoms of a categorical critic. Do not subtract a mean:
+    that would change the optimal policy. The variance is close to the variance of the
+    returns if rewards are stationary over an episode and the discount is less than 1.
 
     Args:
         epsilon: Constant :math:`ε` added to the variance, in [0, inf), shape `[]`.
@@ -133,7 +133,7 @@ def reward_scale(
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
 
         Hojoon Lee and others, *Hyperspherical Normalization for Scalable Deep
-        Reinforcement Learning*, section 4.3, 2025. https://arxiv.org/abs/2502.15280
+        Reinforcement Learning*, 2025. https://arxiv.org/abs/2502.15280
     """
     return RewardScale(epsilon, max_return, devices.names(axis_name))
 

@@ -147,8 +147,7 @@ def mixed_value(
         v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
         m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
 
-    It is the value of unvisited actions in `completed_q_values`, and may replace the
-    returns as a target of the value, as in ReZero.
+    It is the value of unvisited actions in `completed_q_values`.
 
     Args:
         Other arguments: as `completed_q_values`.

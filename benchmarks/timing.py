@@ -71,6 +71,13 @@ def compare(
     )
 
 
+def compiled(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Callable[[], Any]:
+    """Return a call of a program, compiled."""
+    return _Call(jax.jit(function).lower(*arguments).compile(), arguments)
+
+
 def run_in_turns(
     functions: Mapping[str, Callable[[], Any]], pairs: int
 ) -> dict[str, list[float]]:

@@ -71,10 +71,9 @@ def compare(
     )
 
 
-def compiled(
-    function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> Callable[[], Any]:
+def compiled(program: Program) -> Callable[[], Any]:
     """Return a call of a program, compiled."""
+    function, arguments = program
     return _Call(jax.jit(function).lower(*arguments).compile(), arguments)
 
 

@@ -47,7 +47,7 @@ def test_the_page_has_a_row_for_each_comparison(rlax, monkeypatch, tmp_path):
     layouts = growth.layouts
     monkeypatch.setattr(growth, "layouts", lambda library, _: layouts(library, 3))
     monkeypatch.setattr(memory, "SOFTMAX", memory.SOFTMAX[:1])
-    monkeypatch.setattr(command, "LARGE", command.SMALL)
+    monkeypatch.setattr(command, "LARGE", (32, 8, 64))
     monkeypatch.setattr(command, "SMALL", (16, 8, 64))
     monkeypatch.setattr(jax, "clear_caches", lambda: None)
     command.main(["--quick", "--output", str(tmp_path / "page.md")])

@@ -246,7 +246,7 @@ class Row:
         bounds = sizes | {
             name: float(x)
             for name, x in {**defaults, **self.settings}.items()
-            if isinstance(x, int | float)
+            if isinstance(x, int | float) and name not in drawn
         }
         stated = [
             {name: bad}

@@ -93,7 +93,6 @@ ROWS = [
         precision=Precision(
             condition=8.0,
             decisive=("embeddings",),
-            single_outputs=(3,),
             carried={name: 1 + i for i, name in enumerate(STATE)},
         ),
         invalid=({"num_neighbors": SEEN + 1},),

@@ -55,8 +55,9 @@ def token_log_probs(
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
-    Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]` with
-    `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with a mask:
+    Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
 
     - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
     - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;
@@ -136,8 +137,9 @@ def linear_token_log_probs(
     precision accumulate in float32. Forward-mode and second derivatives are not
     supported.
 
-    Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]` with
-    `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with a mask:
+    Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
 
     - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
     - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;

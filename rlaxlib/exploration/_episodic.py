@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import checks, dtypes, meshes, programs, safe
+from rlaxlib._core import checks, dtypes, meshes, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Shaped, Static
 from rlaxlib.exploration import _shared
@@ -133,15 +133,14 @@ def _rewards(
 ) -> tuple[Array, IntrinsicRewardState]:
     """Return the rewards and the next state."""
     state = IntrinsicRewardState(*(jnp.asarray(x) for x in state))
-    given = (state.memory, embeddings, beta, c, eps, xi, s_max)
-    (memory, wide, beta, c, eps, xi, s_max), narrow = dtypes.widen(
-        *(jnp.asarray(x) for x in given)
-    )
-    memory, points = _shared.comparable(memory, wide)
+    given = [jnp.asarray(x) for x in (embeddings, beta, c, eps, xi, s_max)]
+    dtype = jnp.result_type(state.memory, *given)
+    points, beta, c, eps, xi, s_max = map(dtypes.raised, given)
+    memory, points = _shared.comparable(dtypes.raised(state.memory), points)
     negated, _ = _shared.nearest(memory, points, k)
     found = jnp.isfinite(negated)
     squares = jnp.where(found, -negated, 0)
-    (carried,), _ = dtypes.widen(state.distance_sum)
+    carried = dtypes.raised(state.distance_sum)
     total = carried.astype(squares.dtype) + jnp.sum(squares)
     count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
@@ -153,9 +152,9 @@ def _rewards(
     similarity = jnp.sqrt(safe.at_least(jnp.sum(kernel, axis=-1), tiny)) + c
     rewards = jnp.where(similarity > s_max, 0, beta / similarity)
     finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
-    rewards = narrow(jnp.where(finite, rewards, jnp.nan))
+    rewards = jnp.where(finite, rewards, jnp.nan).astype(dtype)
     memory, index = _remember(state, embeddings)
-    total = programs.like(total, carried)
+    total = dtypes.like(total, carried)
     return rewards, IntrinsicRewardState(memory, index, total, count)
 
 

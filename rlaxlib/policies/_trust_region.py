@@ -12,6 +12,7 @@ from products :math:`F v`, as far as the KL divergence allows:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -167,7 +168,9 @@ def trust_region_step_size(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    products = jax.tree.map(jnp.vdot, direction, product)
+    # GPUs and TPUs multiply in lower precision by default.
+    dot = functools.partial(jnp.vdot, precision="highest")
+    products = jax.tree.map(dot, direction, product)
     length = cast(Array, sum(jax.tree.leaves(products)))
     return _root_of_ratio(2 * max_kl, length)
 

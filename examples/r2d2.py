@@ -290,7 +290,7 @@ class R2D2Agent(struct.PyTreeNode):
         )
         losses = weights[:, None] * rlaxlib.l2_loss(td_error)
         masks = jnp.broadcast_to(mask, losses.shape)
-        return rlaxlib.masked_mean(losses, masks), priorities
+        return rlaxlib.masked_mean(losses, mask=masks), priorities
 
 
 def make_sequences(steps, player):

@@ -229,7 +229,7 @@ def sequence_priority(
         https://openreview.net/forum?id=r1lyTjAqYX
     """
     errors, eta = stop_gradient((jnp.abs(td_errors), eta))
-    mean = arrays.masked_mean(errors, sample_mask)
+    mean = arrays.masked_mean(errors, mask=sample_mask)
     return safe.product(eta, safe.largest(errors)) + safe.product(1 - eta, mean)
 
 

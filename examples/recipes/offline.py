@@ -156,9 +156,9 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     adv_t, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     log_prob = log_density(params, apply, s_tm1, a_tm1)
     loss = rlaxlib.advantage_weighted_loss(
-        log_prob, rlaxlib.standardize(adv_t, mask), temperature, max_weight
+        log_prob, rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
     )
-    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask=mask)
 
 
 def awac_critic(params, target_params, apply, batch, key):
@@ -423,4 +423,4 @@ def decision_transformer(params, apply, batch):
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    return rlaxlib.masked_mean(-log_prob, batch.sample_mask)
+    return rlaxlib.masked_mean(-log_prob, mask=batch.sample_mask)

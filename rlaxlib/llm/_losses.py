@@ -389,8 +389,8 @@ def clip_cov_mask(
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
     mask = streams.filled(sample_mask, log_prob)
-    log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
-    adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
+    log_prob = log_prob - arrays.masked_mean(log_prob, mask=mask, axis_name=axis_name)
+    adv = adv - arrays.masked_mean(adv, mask=mask, axis_name=axis_name)
     covariance = log_prob * adv
     is_high = mask & (covariance >= minimum) & (covariance <= maximum)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)

@@ -102,7 +102,7 @@ def reward_scale(
 
     Returns:
         A `RewardScale`. `init(r_t)` returns the initial `RewardScaleState` for
-        rewards like the template. `update(r_t, discount_t, state)` takes rewards and
+        rewards like the template. `update(state, r_t, discount_t)` takes rewards and
         the discounts that follow them, each of shape `[T]`, and the keywords
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
@@ -115,7 +115,7 @@ def reward_scale(
     Example:
         >>> init, update = rlaxlib.reward_scale()
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0])
-        >>> scale, state = update(r_t, discount_t, init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t)
         >>> print(scale, state.moments.mean)
         0.75 1.75
 
@@ -159,9 +159,9 @@ class RewardScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
+        state: RewardScaleState,
         r_t: Real[ArrayLike, "T"],
         discount_t: Float[ArrayLike, "T in [0, 1]"],
-        state: RewardScaleState,
         *,
         truncated_t: Bool[ArrayLike, "T"] | None = None,
         sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -169,10 +169,10 @@ class RewardScale(FunctionTuple):
         """Include the rewards of a chunk of one stream.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[T]`.
             discount_t: Discounts that follow them, in [0, 1], 0 where an episode
                 terminates, shape `[T]`.
-            state: State of the scale.
             truncated_t: True where the stream is cut after a step although the episode
                 had not ended, shape `[T]`; or None.
             sample_mask: False for time steps to ignore, such as resets, shape `[T]`; or
@@ -188,7 +188,7 @@ class RewardScale(FunctionTuple):
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
         moments, moments_state = running_moments(axis_name=self.axis_name).update(
-            sums, state.moments, sample_mask=sample_mask
+            state.moments, sums, sample_mask=sample_mask
         )
         variance = moments.variance
         epsilon = jnp.asarray(self.epsilon, variance.dtype)
@@ -221,7 +221,7 @@ def return_based_scale(
 
     Returns:
         A `ReturnBasedScale`. `init(r_t)` returns the initial `ReturnScaleState` for
-        rewards like the template. `update(r_t, discount_t, returns, state)` takes
+        rewards like the template. `update(state, r_t, discount_t, returns)` takes
         rewards, discounts of the same shape, and returns of any shape, such as those of
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
@@ -235,7 +235,7 @@ def return_based_scale(
     Example:
         >>> init, update = rlaxlib.return_based_scale()
         >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
-        >>> scale, state = update(r_t, discount_t, jnp.array([6.0, 10.0]), init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t, jnp.array([6.0, 10.0]))
         >>> print(scale**2)
         26.0
 
@@ -279,10 +279,10 @@ class ReturnBasedScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
+        state: ReturnScaleState,
         r_t: Real[ArrayLike, "..."],
         discount_t: Float[ArrayLike, "... in [0, 1]"],
         returns: Real[ArrayLike, "*R"],
-        state: ReturnScaleState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
         returns_mask: Bool[ArrayLike, "*R"] | None = None,
@@ -290,10 +290,10 @@ class ReturnBasedScale(FunctionTuple):
         """Include rewards, discounts and returns.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[...]`.
             discount_t: Discounts that follow them, in [0, 1], shape `[...]`.
             returns: Returns of any other shape, shape `[...]`.
-            state: State of the scale.
             sample_mask: False for rewards and discounts to ignore, shape `[...]`; or
                 None.
             returns_mask: False for the returns to ignore, shape `[...]`; or None.
@@ -306,9 +306,9 @@ class ReturnBasedScale(FunctionTuple):
         """
         _, update = running_moments(axis_name=self.axis_name)
         steps, steps_state = update(
-            (r_t, discount_t), state.steps, sample_mask=sample_mask
+            state.steps, (r_t, discount_t), sample_mask=sample_mask
         )
-        g, returns_state = update(returns, state.returns, sample_mask=returns_mask)
+        g, returns_state = update(state.returns, returns, sample_mask=returns_mask)
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
@@ -348,7 +348,7 @@ def percentile_scale(
 
     Returns:
         A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
-        `ReturnRange`, for returns like the template. `update(returns, state)` takes
+        `ReturnRange`, for returns like the template. `update(state, returns)` takes
         returns, floats or integers of any shape, and returns the scale, of shape `[]`,
         and the next state. The keyword `sample_mask` is false for returns to ignore,
         which may be NaN; its axes are the first of the returns. If it excludes all, the
@@ -361,7 +361,7 @@ def percentile_scale(
     Example:
         >>> init, update = rlaxlib.percentile_scale(decay=0.5)
         >>> returns = jnp.arange(101.0)
-        >>> scale, state = update(returns, init(returns))
+        >>> scale, state = update(init(returns), returns)
         >>> print(scale, state.mean.low)
         90.0 5.0
 
@@ -411,16 +411,16 @@ class PercentileScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
-        returns: Real[ArrayLike, "..."],
         state: EmaState,
+        returns: Real[ArrayLike, "..."],
         *,
         sample_mask: Bool[ArrayLike, "*M"] | None = None,
     ) -> tuple[Float[Array, ""], EmaState]:
         """Include returns.
 
         Args:
-            returns: Returns, shape `[...]`.
             state: State of the scale.
+            returns: Returns, shape `[...]`.
             sample_mask: False for the returns to ignore, shape `[...]`. Its axes are
                 the first ones of the returns; or None.
 

@@ -49,5 +49,5 @@ def dueling_q_values(
         Ziyu Wang and others, *Dueling Network Architectures for Deep Reinforcement
         Learning*, equation 9, 2016. https://arxiv.org/abs/1511.06581
     """
-    q = v + (advantages - arrays.masked_mean(advantages, action_mask))
+    q = v + (advantages - arrays.masked_mean(advantages, mask=action_mask))
     return q if action_mask is None else jnp.where(action_mask, q, -jnp.inf)

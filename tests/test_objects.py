@@ -54,7 +54,7 @@ OBJECTS = {
     ),
     "hl_gauss_pair": (
         lambda: rlaxlib.hl_gauss_pair(-1.0, jnp.float32(1.0), 5),
-        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, sigma_ratio=0.75)",
+        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, stddev_ratio=0.75)",
         lambda pair, x: rlaxlib.categorical_regression_loss(
             jnp.zeros(5), x[0, 0], pair
         ),
@@ -95,7 +95,8 @@ OBJECTS |= {
     ),
     "percentile_scale": (
         lambda: rlaxlib.percentile_scale(0.5),
-        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), low=5.0, high=95.0, "
+        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), "
+        "low_percentile=5.0, high_percentile=95.0, "
         "min_scale=1.0, axis_name=None)",
         lambda made, x: made.update(made.init(x), x),
     ),

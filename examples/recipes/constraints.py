@@ -124,7 +124,8 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     adv_t = valid(batch, adv_t - multiplier * cost_adv_t)
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, temperature, kl=kl)
-    return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask=mask) / temperature
+    loss = jnp.where(kl <= 0.02, loss, 0.0) / temperature
+    return rlaxlib.masked_mean(loss, mask=mask)
 
 
 def cup(

@@ -28,7 +28,7 @@ def log_probs(params, apply, batch):
     return rlaxlib.token_log_probs(logits, batch.tokens).log_prob
 
 
-def advantages(batch, baseline="mean", scale="std"):
+def advantages(batch, baseline="mean", scale="stddev"):
     """Return the advantage of each answer in its group, for each token, [B, T]."""
 
     def group(rewards, baseline):

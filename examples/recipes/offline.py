@@ -235,7 +235,7 @@ def cql_gap(params, apply, batch, key, num_samples=10, lower_bound=-jnp.inf):
     bound = bound.at[:num_samples].set(-jnp.inf)  # Not for uniform actions.
 
     def loss(q, q_samples, log_prob, bound):
-        return rlaxlib.cql_loss(q, q_samples, log_prob, lower_bound=bound)
+        return rlaxlib.cql_loss(q, q_samples, log_prob, min_q=bound)
 
     loss = jax.vmap(jax.vmap(loss, (0, 1, None, None)), (0, 1, 1, 1))
     q = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)

@@ -32,7 +32,8 @@ def log_probs(logits, a):
 
 def entropy(logits, batch):
     """Return the mean entropy of the policies of a batch of streams."""
-    return rlaxlib.masked_mean(rlaxlib.softmax().entropy(logits), mask=batch.sample_mask)
+    entropies = rlaxlib.softmax().entropy(logits)
+    return rlaxlib.masked_mean(entropies, mask=batch.sample_mask)
 
 
 def advantages(batch, lambda_):
@@ -190,7 +191,8 @@ def acer(
 
     average = jax.nn.softmax(apply(average_params, s_tm1)[0])
     loss = within_region(objective, pi, average, max_change)
-    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(errors) / 2, mask=batch.sample_mask)
+    loss = loss + rlaxlib.l2_loss(errors) / 2
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):
@@ -442,7 +444,7 @@ def vmpo(
     td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
-    kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask=mask))  # Of the valid steps only.
+    kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask=mask))  # Of valid steps only.
     log_prob, adv_t = log_probs(logits, batch.a_tm1), jax.lax.stop_gradient(td_error)
     weights = None if mask is None else mask.astype(adv_t.dtype)
     dual = [(kl, alpha)], jax.nn.softplus, weights
@@ -475,7 +477,8 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     target = targets(prior, target_q / scale, v / scale)
     loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
     loss = loss + value_cost * rlaxlib.l2_loss(errors)
-    return tuple(rlaxlib.masked_mean(x, mask=batch.sample_mask) for x in (loss, adv_t**2))
+    mask = batch.sample_mask
+    return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
 
 
 def gumbel_muzero(

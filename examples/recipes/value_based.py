@@ -389,7 +389,7 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     s, first, mask = sequences(batch)
     first = first.at[:, 0].set(False)  # A sequence begins with the stored state.
     q, target_q = (apply(p, batch.state, s, first) for p in (params, target_params))
-    mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)[None]
+    mask = mask & (jnp.arange(mask.shape[1]) >= burn_in)
     a_t, tx = jnp.argmax(q[:, 1:], axis=-1), rlaxlib.SIGNED_HYPERBOLIC_PAIR
 
     def learn(*args, **masks):

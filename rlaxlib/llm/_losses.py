@@ -150,7 +150,7 @@ def sapo_loss(
 def gspo_ratio(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
-    level: Literal["sequence", "token"] = "sequence",
+    kind: Literal["gspo", "gspo_token"] = "gspo",
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -162,10 +162,10 @@ def gspo_ratio(
 
     .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
-    All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
-    of :math:`s`. At the level `"token"` the gradient of token `t` is
-    :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
-    If all are equal, the mean over tokens has the same gradient at both levels.
+    All tokens have the value :math:`s`, the geometric mean of their ratios, and in GSPO
+    its gradient. In GSPO-token the gradient of token `t` is :math:`s ∇ log π(a_t)`, so
+    that advantages may differ between tokens. If all are equal, the mean over tokens
+    has the same gradient in both.
 
     Pass its logarithm to `ppo_clip_loss` as `log_prob`, with zeros as `old_log_prob`
     and a clipping range of about 3e-4. Aggregate by `"sequence_mean_token_mean"`.
@@ -173,7 +173,7 @@ def gspo_ratio(
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
-        level: `"sequence"` or `"token"`.
+        kind: `"gspo"` or `"gspo_token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -183,7 +183,7 @@ def gspo_ratio(
         Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If a shape, dtype or `level` is wrong.
+        ArgumentError: If a shape, dtype or `kind` is wrong.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -198,7 +198,7 @@ def gspo_ratio(
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
     mean = means(log_ratio, sample_mask, segment_ids, axis_name)
-    if level == "token":
+    if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
     bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)

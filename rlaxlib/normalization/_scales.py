@@ -319,8 +319,8 @@ class ReturnBasedScale(FunctionTuple):
 @checked(compiled=False)
 def percentile_scale(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.99,
-    low: Float[ArrayLike, "in [0, 100]"] = 5.0,
-    high: Float[ArrayLike, "in [low, 100]"] = 95.0,
+    low_percentile: Float[ArrayLike, "in [0, 100]"] = 5.0,
+    high_percentile: Float[ArrayLike, "in [low_percentile, 100]"] = 95.0,
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     axis_name: AxisName | None = None,
@@ -341,8 +341,8 @@ def percentile_scale(
 
     Args:
         decay: Decay :math:`d`, in [0, 1), shape `[]`.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound :math:`S_min` of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
 
@@ -370,7 +370,7 @@ def percentile_scale(
         2023. https://arxiv.org/abs/2301.04104
     """
     ema, names = create_ema(decay), devices.names(axis_name)
-    return PercentileScale(ema, low, high, min_scale, names)
+    return PercentileScale(ema, low_percentile, high_percentile, min_scale, names)
 
 
 @jax.tree_util.register_dataclass
@@ -380,15 +380,15 @@ class PercentileScale(FunctionTuple):
 
     Attributes:
         ema: Moving average of the range.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
     """
 
     ema: Ema
-    low: ArrayLike
-    high: ArrayLike
+    low_percentile: ArrayLike
+    high_percentile: ArrayLike
     min_scale: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
@@ -431,8 +431,9 @@ class PercentileScale(FunctionTuple):
             ArgumentError: If a shape or dtype is wrong.
         """
         dtype = state.mean.low.dtype
+        percentiles = self.low_percentile, self.high_percentile
         low, high, min_scale = (
-            jnp.asarray(x, dtype) for x in (self.low, self.high, self.min_scale)
+            jnp.asarray(x, dtype) for x in (*percentiles, self.min_scale)
         )
         ranked, count = _rank(returns, sample_mask, dtype, self.axis_name)
         bottom, top = (_percentile(ranked, count, q) for q in (low, high))

@@ -81,7 +81,9 @@ def test_reward_of_a_reset_step_is_ignored(cut):
     rewards = np.concatenate([FIRST, np.float32([np.nan]), SECOND])
     mask = np.arange(8) != 3
     scale, _ = REWARD_UPDATE(
-        REWARD_INIT(0.0), rewards, np.where(mask, np.float32(0.9), np.float32(np.nan)),
+        REWARD_INIT(0.0),
+        rewards,
+        np.where(mask, np.float32(0.9), np.float32(np.nan)),
         truncated_t=np.arange(8) == cut,
         sample_mask=mask,
     )
@@ -272,7 +274,7 @@ def test_percentile_scale_does_not_amplify_small_returns():
 
 
 def test_lower_bound_applies_to_the_average_not_to_each_update():
-    update = jax.jit(rlaxlib.percentile_scale(decay=0.5, low=0.0, high=100.0).update)
+    update = jax.jit(rlaxlib.percentile_scale(0.5, 0.0, 100.0).update)
     _, state = update(RANGE_INIT(0.0), np.float32([0, 0.25]))
     scale, _ = update(state, np.float32([0, 2]))
     close(scale, (0.25 * 0.25 + 0.5 * 2.0) / 0.75)
@@ -400,16 +402,20 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
         ("return_based_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         ("return_based_scale", {"min_scale": "1"}, "`min_scale` is '1', must be a fl"),
         ("percentile_scale", {"decay": 1.0}, r"`decay` is 1\.0, must be in \[0, 1\)"),
-        ("percentile_scale", {"low": -1.0}, r"`low` is -1\.0, must be in \[0, 100\]"),
         (
             "percentile_scale",
-            {"high": 101.0},
-            r"`high` is 101\.0, must be in \[5\.0, 10",
+            {"low_percentile": -1.0},
+            r"`low_percentile` is -1\.0, must be in \[0, 100\]",
         ),
         (
             "percentile_scale",
-            {"low": 60.0, "high": 50.0},
-            r"`high` is 50\.0, must be in \[60\.0, 100\]",
+            {"high_percentile": 101.0},
+            r"`high_percentile` is 101\.0, must be in \[5\.0, 10",
+        ),
+        (
+            "percentile_scale",
+            {"low_percentile": 60.0, "high_percentile": 50.0},
+            r"`high_percentile` is 50\.0, must be in \[60\.0, 100\]",
         ),
         ("percentile_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         (

@@ -48,8 +48,8 @@ def mppi_update(
     return mixed(state, mean, variance, momentum, min_stddev, max_stddev)
 
 
-def shift_plan(state, stddev, action=None):
-    last = np.zeros(DIMENSIONS) if action is None else action
+def shift_plan(state, stddev, a=None):
+    last = np.zeros(DIMENSIONS) if a is None else a
     mean = np.stack([*state["mean"][1:], last])
     return mean, np.full(mean.shape, stddev)
 
@@ -93,7 +93,7 @@ def make_plan(*names):
             "max_stddev": np.asarray(rng.uniform(1.0, 1.5)),
             "temperature": np.asarray(rng.uniform(0.5, 2.0)),
             "stddev": np.asarray(rng.uniform(0.5, 2.0)),
-            "action": rng.normal(size=DIMENSIONS),
+            "a": rng.normal(size=DIMENSIONS),
         }
         return {name: drawn[name] for name in names}
 
@@ -140,5 +140,5 @@ ROWS = [
         invalid=(*RANGES, {"temperature": 0.0}),
     ),
     row(shift_plan, ("stddev",), invalid=({"stddev": -1.0},)),
-    row(shift_plan, ("stddev", "action"), "last action"),
+    row(shift_plan, ("stddev", "a"), "last action"),
 ]

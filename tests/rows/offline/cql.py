@@ -8,9 +8,9 @@ from rows.offline._shared import SAMPLES, TEMPERATURE, row
 # --- Conservative Q-learning. ---
 
 
-def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, lower_bound=-np.inf):
+def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, min_q=-np.inf):
     """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
-    bounded = np.maximum(q_samples, lower_bound)
+    bounded = np.maximum(q_samples, min_q)
     ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
     return temperature * np.log(np.sum(ratios)) - q
 
@@ -63,8 +63,8 @@ def make_numbers(*names):
 
 
 BOUNDS = {
-    "lower_bound": np.asarray(0.25),
-    "lower_bounds": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
+    "min_q": np.asarray(0.25),
+    "min_qs": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
 }
 
 
@@ -81,8 +81,8 @@ ROWS = [
         name="cql_loss",
         case="lower bound",
         definition=cql_loss,
-        make=make_cql("lower_bound"),
-        gradients=Gradients(constants=("log_prob_samples", "lower_bound")),
+        make=make_cql("min_q"),
+        gradients=Gradients(constants=("log_prob_samples", "min_q")),
         precision=Precision(condition=4.0),
     ),
     row(

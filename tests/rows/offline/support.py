@@ -24,7 +24,7 @@ def bcq_action_mask(log_prob, threshold):
     return probs / np.max(probs) > threshold
 
 
-def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
+def maximum_mean_discrepancy(x, y, kind="gaussian", bandwidth=1.0):
     """Gretton et al. 2012, the biased estimate."""
     kernels = {
         "gaussian": lambda d: np.exp(-(np.linalg.norm(d) ** 2) / (2 * bandwidth**2)),
@@ -33,7 +33,7 @@ def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
     }
 
     def mean(x, y):
-        return np.mean([[kernels[kernel](a - b) for b in y] for a in x])
+        return np.mean([[kernels[kind](a - b) for b in y] for a in x])
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)
 
@@ -74,10 +74,10 @@ ROWS = [
             case=kernel,
             definition=maximum_mean_discrepancy,
             make=make_energy if kernel == "energy" else make_samples,
-            settings={"kernel": kernel},
+            settings={"kind": kernel},
             gradients=Gradients(targets=("y",)),
             loose=Loose(lengths=("x", "y")),
-            invalid=({"kernel": "cosine"}, {"bandwidth": 0.0}, {"bandwidth": -1.0})
+            invalid=({"kind": "cosine"}, {"bandwidth": 0.0}, {"bandwidth": -1.0})
             if kernel == "gaussian"
             else (),
         )

@@ -50,15 +50,21 @@ def page(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
     """
     about = "; ".join(f"{key} {value}" for key, value in machine.describe().items())
     yield f"Measured on: {about}."
-    yield from _steps(libraries, effort)
-    yield from _growth(libraries, effort)
+    yield from ("", "## Learner steps", "")
+    yield from learner_steps(libraries, effort, steps.STEPS)
+    yield from ("", "## Growth", "")
+    yield from growing(libraries, {**effort, "compilations": 1}, growth.GROWTH)
+    yield from ("", "## Layout", "")
     yield from _layouts(libraries[OURS], effort)
 
 
-def _steps(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Learner steps", "step | run, ms | ratio | compile, s | ratio")
+def learner_steps(
+    libraries: dict[str, Any], effort: dict[str, int], rows: Sequence[steps.Step]
+) -> Iterator[str]:
+    """Yield a table of learner steps, and their geometric mean."""
+    yield from table("step | run, ms | ratio | compile, s | ratio")
     comparisons: list[timing.Comparison] = []
-    for step in steps.STEPS:
+    for step in rows:
         params, batch = step.inputs()
         state = optax.adam(1e-4).init(params)
         programs = {
@@ -77,27 +83,31 @@ def _steps(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
     yield f"| geometric mean | | {run:.2f} | | {compilation:.2f} |"
 
 
-def _growth(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Growth", "program | run, ms | ratio | compile, s | ratio")
-    for each in growth.GROWTH:
+def growing(
+    libraries: dict[str, Any], effort: dict[str, int], rows: Sequence[growth.Growth]
+) -> Iterator[str]:
+    """Yield a table of programs whose size grows."""
+    yield from table("program | run, ms | ratio | compile, s | ratio")
+    for each in rows:
         for size in each.sizes:
             programs = {
                 name: each.make(library, size) for name, library in libraries.items()
             }
-            comparison = timing.compare(programs, **{**effort, "compilations": 1})
+            comparison = timing.compare(programs, **effort)
             yield _line(f"{each.name} = {size}", comparison)
 
 
 def _layouts(library: Any, effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Layout", "λ-returns, T = 128 | batch-major, ms | time-major, ms")
+    yield from table("λ-returns, T = 128 | batch-major, ms | time-major, ms")
     for batch in (64, 1024, 8192):
         programs = dict(growth.layouts(library, batch))
         first, second = timing.compare(programs, **effort).costs.values()
         yield f"| B = {batch} | {1e3 * first.run:.2f} | {1e3 * second.run:.2f} |"
 
 
-def _head(title: str, columns: str) -> Iterator[str]:
-    yield from ("", f"## {title}", "", f"| {columns} |")
+def table(columns: str) -> Iterator[str]:
+    """Yield the head of a table whose first column is text."""
+    yield f"| {columns} |"
     yield "| --- |" + " ---: |" * columns.count("|")
 
 

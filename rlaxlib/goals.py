@@ -33,7 +33,7 @@ __all__ = [
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    discount: Float[ArrayLike, "in [0, 1)"],
+    discount: Float[ArrayLike, "in [0, 1]"],
     kind: Literal["final", "renormalize"] = "final",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -57,7 +57,7 @@ def geometric_hindsight_indices(
     as that of `hindsight_indices`.
 
     Args:
-        discount: Factor :math:`γ` in [0, 1), such as the discount of the agent,
+        discount: Factor :math:`γ` in [0, 1], such as the discount of the agent,
             shape `[]`.
         kind: What becomes of distances beyond the episode: `"final"` or
             `"renormalize"`.
@@ -85,7 +85,7 @@ def geometric_hindsight_indices(
     number, last, _ = streams.segments(discount_t, truncated_t, sample_mask)
     left = last - number
     u = jax.random.uniform(key, left.shape, discount_t.dtype)
-    # A traced factor may be 1: divided by log 1, its distances would be NaN.
+    # The logarithm of 1 is 0, and distances divided by it would be NaN.
     largest = 1 - float(cast(Any, jnp.finfo(discount.dtype)).epsneg)
     log_gamma = jnp.log(jnp.minimum(discount, largest))
     if kind == "renormalize":

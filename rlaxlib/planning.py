@@ -12,6 +12,7 @@ gradient.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -226,8 +227,10 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     """
     # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
     actions = jnp.where((weights > 0)[:, None, None], actions, 0)
-    mean = jnp.tensordot(weights, actions, 1)
-    variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
+    # GPUs and TPUs multiply matrices in lower precision by default.
+    average = functools.partial(jnp.tensordot, weights, axes=1, precision="highest")
+    mean = average(actions)
+    variance = average(jnp.square(actions - mean[None]))
     return PlanState(mean, jnp.sqrt(variance))
 
 

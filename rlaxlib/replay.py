@@ -132,7 +132,7 @@ def rank_probabilities(
 @checked
 def importance_sampling_weights(
     probs: Float[ArrayLike, "N in [0, inf)"],
-    exponent: Float[ArrayLike, "in [0, 1]"],
+    exponent: Float[ArrayLike, "in [0, inf)"],
     normalize_by: Literal["batch", "buffer"] = "batch",
     *,
     min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
@@ -153,7 +153,7 @@ def importance_sampling_weights(
     Args:
         probs: Probability :math:`P_i` of each entry of the batch or buffer,
             in [0, inf), shape `[N]`. They need not sum to 1.
-        exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
+        exponent: Exponent :math:`β`, in [0, inf), shape `[]`.
         normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
         min_probability: For `"buffer"`, the smallest of its probabilities that is not
             0, in (0, inf), shape `[]`; or None if `probs` hold the whole

@@ -124,7 +124,7 @@ def exp3_update(
 
 @checked
 def tsallis_inf_probabilities(
-    losses: Float[ArrayLike, "A"], step_size: Float[ArrayLike, "in (0, inf)"]
+    losses: Float[ArrayLike, "A"], step_size: Float[ArrayLike, "in [0, inf)"]
 ) -> Float[Array, "A"]:
     """Compute the probabilities of the Tsallis-INF bandit.
 
@@ -139,7 +139,7 @@ def tsallis_inf_probabilities(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        step_size: Learning rate :math:`η`, in (0, inf), shape `[]`.
+        step_size: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.

@@ -213,7 +213,7 @@ def factorized_noise(
 def bootstrap_mask(
     key: Key[ArrayLike, ""],
     num_heads: Static[int, "in [1, inf)"],
-    probability: Float[ArrayLike, "in [0, 1]"] = 0.5,
+    probability: Float[ArrayLike, "in (0, 1]"] = 0.5,
 ) -> Bool[Array, "K"]:
     """Sample the heads that learn from a transition (bootstrapped DQN).
 
@@ -229,7 +229,7 @@ def bootstrap_mask(
     Args:
         key: Random key, shape `[]`.
         num_heads: Number :math:`K` of heads, a Python integer in [1, inf).
-        probability: Probability :math:`p` that a head learns, in [0, 1], shape `[]`.
+        probability: Probability :math:`p` that a head learns, in (0, 1], shape `[]`.
 
     Returns:
         True for the heads that learn, shape `[K]`.

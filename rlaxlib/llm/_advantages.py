@@ -119,7 +119,8 @@ def group_advantages(
 
         groups = jnp.arange(rewards.size, dtype=group_ids.dtype)
         return jnp.sum(jax.vmap(of_group)(groups), axis=0)
-    size, mean, variance, centred = moments.of(rewards, exists, axis_name)
+    found = moments.of(rewards, exists, axis_name)
+    size, mean, _, centred = found
     if not isinstance(baseline, str):
         advantages = rewards - baseline
     elif baseline == "none":
@@ -129,10 +130,8 @@ def group_advantages(
         advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
-    if scale == "mean":
-        divisor = jnp.maximum(mean, 0)  # A negative mean would turn all signs around.
-    else:
-        divisor = safe.sqrt(variance * size / jnp.maximum(size - ddof, 1))
+    # A negative mean would turn all signs around.
+    divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
     divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
     return safe.divide(advantages, divisor)
 

@@ -43,7 +43,7 @@ def cispo_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "[] or [...]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 1.0,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -65,7 +65,7 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        epsilon: Clipping range :math:`ε` downwards, in [0, inf), shape `[]`.
+        epsilon: Clipping range :math:`ε` downwards, in [0, inf], shape `[]`.
         epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
@@ -210,8 +210,8 @@ def gmpo_loss(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
     adv: Float[ArrayLike, "[] or [T]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.4,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.4,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -235,9 +235,9 @@ def gmpo_loss(
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`; or of the answer of each
             token, shape `[T]`.
-        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
+        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf],
             shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or

@@ -281,7 +281,7 @@ class RunningMomentsState(NamedTuple):
         self,
         tree: Tree[Any, "real"],
         *,
-        clip: Float[ArrayLike, "in (0, inf)"] | None = None,
+        clip: Float[ArrayLike, "in [0, inf]"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
     ) -> Tree[Any, "float like tree"]:
         """Normalise entries to mean 0 and standard deviation 1.
@@ -292,7 +292,7 @@ class RunningMomentsState(NamedTuple):
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
-            clip: Largest magnitude of the result, in (0, inf), shape `[]`; or None for
+            clip: Largest magnitude of the result, in [0, inf], shape `[]`; or None for
                 no bound.
             min_scale: Smallest divisor :math:`σ_min`, in (0, inf), shape `[]`.
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, recurrence, safe
+from rlaxlib._core import checks, devices, recurrence, safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Real
@@ -49,10 +49,12 @@ class RewardScaleState(NamedTuple):
     Attributes:
         moments: Moments of the discounted sums of past rewards.
         carried: Discounted sum so far in the current episode of the stream, shape `[]`.
+        largest: Largest magnitude of the sums, shape `[]`.
     """
 
     moments: RunningMomentsState
     carried: Float[Array, ""]
+    largest: Float[Array, ""]
 
 
 class ReturnScaleState(NamedTuple):
@@ -82,6 +84,7 @@ class ReturnRange(NamedTuple):
 @checked(compiled=False)
 def reward_scale(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8,
+    max_return: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
     *,
     axis_name: AxisName | None = None,
 ) -> RewardScale:
@@ -89,15 +92,21 @@ def reward_scale(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math:: R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
+    .. math::
+
+        R_t = r_t + γ_{t-1} R_{t-1},
+        σ_n = max(√(Var(R_1, …, R_n) + ε), max(|R_1|, …, |R_n|) / R_max),
 
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
-    targets of value functions are of the order of 1. Do not subtract a mean: that would
-    change the optimal policy. The variance is close to the variance of the returns
-    if rewards are stationary over an episode and the discount is less than 1.
+    targets of value functions are of the order of 1. SimBaV2 bounds them, too, by
+    :math:`R_max = 5`, for the atoms of a categorical critic. Do not subtract a mean:
+    that would change the optimal policy. The variance is close to the variance of the
+    returns if rewards are stationary over an episode and the discount is less than 1.
 
     Args:
         epsilon: Constant :math:`ε` added to the variance, in [0, inf), shape `[]`.
+        max_return: Bound :math:`R_max` of the sums of scaled rewards, in (0, inf],
+            shape `[]`.
         axis_name: Mapped axis name, or names, whose sums count too; or None.
 
     Returns:
@@ -122,8 +131,11 @@ def reward_scale(
     References:
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
+
+        Hojoon Lee and others, *Hyperspherical Normalization for Scalable Deep
+        Reinforcement Learning*, 2025. https://arxiv.org/abs/2502.15280
     """
-    return RewardScale(epsilon, devices.names(axis_name))
+    return RewardScale(epsilon, max_return, devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
@@ -133,10 +145,12 @@ class RewardScale(FunctionTuple):
 
     Attributes:
         epsilon: Constant added to the variance, in [0, inf), shape `[]`.
+        max_return: Bound of the sums of scaled rewards, in (0, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose sums count too; or None.
     """
 
     epsilon: ArrayLike
+    max_return: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 
@@ -154,7 +168,7 @@ class RewardScale(FunctionTuple):
             ArgumentError: If the rewards are neither floats nor integers.
         """
         moments = running_moments().init(_zero(r_t))
-        return RewardScaleState(moments, _zero(r_t))
+        return RewardScaleState(moments, _zero(r_t), _zero(r_t))
 
     @checked(wide=True)
     def update(
@@ -191,9 +205,15 @@ class RewardScale(FunctionTuple):
             state.moments, sums, sample_mask=sample_mask
         )
         variance = moments.variance
-        epsilon = jnp.asarray(self.epsilon, variance.dtype)
-        square = jnp.where(variance <= 0, 1, variance + epsilon)
-        return jnp.sqrt(square), RewardScaleState(moments_state, carried)
+        epsilon, max_return = (
+            jnp.asarray(x, variance.dtype) for x in (self.epsilon, self.max_return)
+        )
+        largest = jnp.max(streams.valid(jnp.abs(sums), sample_mask))
+        largest = devices.maximum(largest, self.axis_name)
+        largest = jnp.maximum(state.largest, largest)
+        stddev = jnp.sqrt(jnp.where(variance <= 0, 1, variance + epsilon))
+        scale = jnp.maximum(stddev, largest / max_return)
+        return scale, RewardScaleState(moments_state, carried, largest)
 
 
 @checked(compiled=False)
@@ -348,12 +368,13 @@ def percentile_scale(
 
     Returns:
         A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
-        `ReturnRange`, for returns like the template. `update(state, returns)` takes
-        returns, floats or integers of any shape, and returns the scale, of shape `[]`,
-        and the next state. The keyword `sample_mask` is false for returns to ignore,
-        which may be NaN; its axes are the first of the returns. If it excludes all, the
-        state stays the same. The scale has no gradient. DreamerV3 subtracts
-        `state.mean.low`.
+        `ReturnRange`, for returns like the template. `init(returns, 1.0)` starts from a
+        range of 1, without the correction of the bias, as TD-MPC2 does; the code of
+        DreamerV3 starts from 0. `update(state, returns)` takes returns, floats or
+        integers of any shape, and returns the scale, of shape `[]`, and the next state.
+        The keyword `sample_mask` is false for returns to ignore, which may be NaN; its
+        axes are the first of the returns. If it excludes all, the state stays the same.
+        The scale has no gradient. DreamerV3 subtracts `state.mean.low`.
 
     Raises:
         ArgumentError: If a setting is out of range, or the returns or mask do not fit.
@@ -394,19 +415,31 @@ class PercentileScale(FunctionTuple):
     _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, returns: Real[ArrayLike, "..."]) -> EmaState:
+    def init(
+        self,
+        returns: Real[ArrayLike, "..."],
+        spread: Float[ArrayLike, "in [0, inf)"] | None = None,
+    ) -> EmaState:
         """Return the initial state, which has seen no returns.
 
         Args:
             returns: Returns as in updates, shape `[...]`.
+            spread: First value of the range, in [0, inf), without the factor
+                :math:`1 / (1 - d^n)`, shape `[]`; or None.
 
         Returns:
             The state.
 
         Raises:
-            ArgumentError: If the returns are neither floats nor integers.
+            ArgumentError: If the returns are neither floats nor integers, or `spread`
+                is negative.
         """
-        return self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
+        state = self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
+        if spread is None:
+            return state
+        low, zero = state.mean
+        mean = ReturnRange(low, zero + jnp.asarray(spread, zero.dtype))
+        return state._replace(mean=mean, weight=jnp.ones_like(state.weight))
 
     @checked(wide=True)
     def update(

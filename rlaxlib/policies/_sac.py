@@ -10,6 +10,8 @@ flows through the critics into the actions: do not update the critics with it.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 
@@ -210,6 +212,8 @@ def sac_temperature_loss(
     log_temperature: Float[ArrayLike, ""],
     log_prob: Float[ArrayLike, "..."],
     target_entropy: Float[ArrayLike, "[] or [...]"],
+    *,
+    kind: Literal["alpha", "log_alpha"] = "alpha",
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
 
@@ -219,19 +223,21 @@ def sac_temperature_loss(
 
     The temperature rises while the entropy is below its target :math:`H̄`. The gradient
     of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
-    for another range, add the logarithms of the scales. Some implementations have
-    :math:`log α` in place of :math:`α`, with the same optimum.
+    for another range, add the logarithms of the scales. PyTorch implementations have
+    :math:`log α` in place of :math:`α`, with the same optimum: the temperature then
+    moves as fast when it is small.
 
     Args:
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         log_prob: Log-density of an action sampled from the policy, shape `[...]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
+        kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
 
     Returns:
         Loss, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape, dtype or option is wrong.
 
     Example:
         >>> print(rlaxlib.sac_temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
@@ -242,7 +248,8 @@ def sac_temperature_loss(
         section 5, 2018. https://arxiv.org/abs/1812.05905
     """
     deficit = jax.lax.stop_gradient(log_prob + target_entropy)
-    return -jnp.exp(log_temperature) * deficit
+    factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
+    return -factor * deficit
 
 
 @checked
@@ -330,6 +337,7 @@ def discrete_sac_temperature_loss(
     logits: Float[ArrayLike, "..., A"],
     target_entropy: Float[ArrayLike, "[] or [...]"],
     *,
+    kind: Literal["alpha", "log_alpha"] = "alpha",
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
@@ -348,13 +356,14 @@ def discrete_sac_temperature_loss(
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         logits: Logits of the policy, whose gradient is stopped, shape `[..., A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
+        kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
         Loss, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape, dtype or option is wrong.
 
     Example:
         >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, jnp.zeros(4), 0.0)
@@ -367,7 +376,8 @@ def discrete_sac_temperature_loss(
     """
     entropy = distributions.softmax().entropy(logits, action_mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
-    return jnp.exp(log_temperature) * excess
+    factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
+    return factor * excess
 
 
 def _minimum(q: Array, like: Array) -> Array:

@@ -36,7 +36,7 @@ def weights(level):
 FUNCTIONS = {
     "gspo": lambda x, old, adv, **options: rlaxlib.gspo_ratio(x, old, **options),
     "gspo by token": lambda x, old, adv, **options: rlaxlib.gspo_ratio(
-        x, old, "token", **options
+        x, old, "gspo_token", **options
     ),
     "gmpo": gmpo,
     "rewards": shaped,

@@ -264,6 +264,17 @@ def test_percentile_scale_is_unbiased_from_the_first_update_on(mean):
         np.testing.assert_allclose(scale, used @ spreads[:n], rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_percentile_scale_from_a_first_value_does_not_correct_the_bias(first):
+    updates = draw((4, 40), deviation=1e4)
+    state = RANGE_INIT(updates[0], first)
+    expected = first
+    for update in updates:
+        scale, state = RANGE_UPDATE(state, update)
+        expected += 0.01 * (spread(update) - expected)
+        np.testing.assert_allclose(scale, expected, rtol=1e-5)
+
+
 def test_percentile_scale_does_not_amplify_small_returns():
     scale, state = RANGE_UPDATE(RANGE_INIT(0.0), np.float32(0.1) * draw(40))
     assert scale == 1.0

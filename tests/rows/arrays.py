@@ -37,10 +37,11 @@ def masked_mean(x, mask=None, axis=None, denominator=None):
     return np.sum(x * mask, axis) / count
 
 
-def standardize(x, mask=None):
+def standardize(x, mask=None, ddof=0, epsilon=0.0):
     mask = np.ones(x.shape, bool) if mask is None else mask
     mask = np.broadcast_to(lhs_broadcast(mask, x), x.shape)
-    return np.where(mask, (x - np.mean(x[mask])) / np.std(x[mask]), 0.0)
+    divisor = np.std(x[mask], ddof=ddof) + epsilon
+    return np.where(mask, (x - np.mean(x[mask])) / divisor, 0.0)
 
 
 def make_numbers(rng):
@@ -163,5 +164,18 @@ ROWS = [
         make=make_numbers,
         peer=Peer(why_not=NOT_IN_RLAX),
         precision=Precision(condition=4.0),
+    ),
+    Row(
+        name="standardize",
+        case="ddof",
+        definition=standardize,
+        make=make_masked,
+        settings={"ddof": 1, "epsilon": 0.1},
+        invalid=({"ddof": -1}, {"epsilon": -0.1}),
+        peer=Peer(why_not=NOT_IN_RLAX),
+        precision=Precision(condition=4.0),
+        over_devices=lambda library, axis_name: (
+            lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
+        ),
     ),
 ]

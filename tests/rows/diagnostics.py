@@ -257,7 +257,7 @@ ROWS = [
         settings={"threshold": 0.1},
         peer=Peer(why_not="rlax has no such function"),
         gradients=Gradients(exist=False),
-        invalid=({"threshold": -0.1}, {"delta": 1.0}),
+        invalid=({"threshold": -0.1}, {"threshold": 1.0}),
         over_devices=over_devices("effective_rank"),
     ),
     Row(

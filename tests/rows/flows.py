@@ -129,7 +129,7 @@ RANGES = (
     {"alpha_bar": 1.1},
     {"next_alpha_bar": 0.9, "alpha_bar": 1.0},
     {"next_alpha_bar": 1.1},
-    {"clip": 0.0},
+    {"clip": -1.0},
 )
 
 

@@ -129,7 +129,7 @@ def hindsight(names, case="", **fields):
 MASKS = ("truncated_t", "sample_mask")
 
 
-RANGES = ({"discount": 1.0}, {"discount": -0.1}, {"kind": "future"}, *BAD_DISCOUNTS)
+RANGES = ({"discount": 1.1}, {"discount": -0.1}, {"kind": "future"}, *BAD_DISCOUNTS)
 
 
 ROWS = [

@@ -112,7 +112,7 @@ ROWS = [
         name="discriminator_loss",
         definition=discriminator_loss,
         make=draw("expert_logit", "policy_logit"),
-        invalid=({"label_smoothing": -0.1}, {"label_smoothing": 1.1}),
+        invalid=({"label_smoothing": -0.1}, {"label_smoothing": 0.5}),
     ),
     row(
         name="discriminator_loss",

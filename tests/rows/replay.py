@@ -219,7 +219,6 @@ ROWS = [
         settings={"exponent": 0.4},
         invalid=(
             {"exponent": -0.1},
-            {"exponent": 1.1},
             {"probs": np.linspace(-1.0, 1.0, ENTRIES)},
             {"normalize_by": "mean"},
             {"min_probability": 0.1},

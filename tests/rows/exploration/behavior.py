@@ -136,7 +136,7 @@ ROWS = [
         lambda rng: {"probability": scalar(rng)},
         settings={"num_heads": HEADS},
         gradients=Gradients(exist=False),
-        invalid=({"probability": -0.1}, {"probability": 1.1}, {"num_heads": 0}),
+        invalid=({"probability": 0.0}, {"probability": 1.1}, {"num_heads": 0}),
     ),
     row(
         "bootstrapped_q_learning",

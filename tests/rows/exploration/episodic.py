@@ -102,10 +102,8 @@ ROWS = [
         precision=Precision(
             condition=8.0,
             decisive=("embeddings",),
-            single_outputs=(3,),
             carried={name: 1 + i for i, name in enumerate(STATE)},
         ),
-        # The rewards. The memory keeps its dtype.
         invalid=(
             {"constant": -1e-3},
             {"epsilon": 0.0},

@@ -26,7 +26,7 @@ def two_ranges(library):
     return scale
 
 
-def reward_scale(r_t, discount_t, truncated_t, sample_mask):
+def reward_scale(r_t, discount_t, truncated_t, sample_mask, max_return=np.inf):
     """Sum the rewards of each episode so far, step by step, in two chunks."""
     sums, so_far = [], 0.0
     for t in [*range(len(r_t))] * 2:
@@ -35,14 +35,14 @@ def reward_scale(r_t, discount_t, truncated_t, sample_mask):
             sums.append(so_far)
             so_far *= discount_t[t]
         so_far *= not truncated_t[t]
-    return np.sqrt(np.var(sums) + 1e-8)
+    return max(np.sqrt(np.var(sums) + 1e-8), np.max(np.abs(sums)) / max_return)
 
 
 def two_chunks(library):
     """Return a function that returns the scale after two chunks."""
 
-    def scale(r_t, discount_t, **masks):
-        init_state, update_scale = library.reward_scale()
+    def scale(r_t, discount_t, max_return=np.inf, **masks):
+        init_state, update_scale = library.reward_scale(max_return=max_return)
         _, state = update_scale(init_state(r_t), r_t, discount_t, **masks)
         return update_scale(state, r_t, discount_t, **masks)[0]
 
@@ -110,6 +110,24 @@ ROWS = [
             "truncated_t": np.array([False, True, False, False, False, False]),
             "sample_mask": np.array([True, True, True, False, True, True]),
         },
+        find=two_chunks,
+        gradients=Gradients(exist=False),
+        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0,)),
+        loose=Loose(dtypes=("r_t",), none=("sample_mask", "truncated_t")),
+    ),
+    Row(
+        name="reward_scale",
+        case="max_return",
+        definition=reward_scale,
+        make=lambda rng: {
+            "r_t": 1.0 + rng.uniform(size=6),
+            "discount_t": rng.uniform(0.5, 1.0, size=6),
+            "truncated_t": np.array([False, True, False, False, False, False]),
+            "sample_mask": np.array([True, True, True, False, True, True]),
+        },
+        settings={"max_return": 0.5},
+        invalid=({"max_return": 0.0},),
         find=two_chunks,
         gradients=Gradients(exist=False),
         peer=Peer(why_not="rlax has no such function"),

@@ -54,7 +54,6 @@ def make_crr(rng):
 WEIGHT = (
     {"temperature": 0.0},
     {"temperature": -1.0},
-    {"max_weight": 0.0},
     {"max_weight": -1.0},
 )
 
@@ -90,7 +89,6 @@ ROWS = [
                 {"kind": "exponential"},
                 {"baseline": "min"},
                 {"temperature": 0.0},
-                {"max_weight": 0.0},
             )
             if (kind, baseline) == ("exp", "mean")
             else (),

@@ -212,7 +212,7 @@ ROWS = [
         (),
         {**CLIPS, "truncated": {"max_weight": 1.25}},
         gradients=Gradients(targets=("old_log_prob", "proximal_log_prob", "adv")),
-        invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
+        invalid=(*INVALID_CLIPS, {"max_weight": -1.0}),
         precision=Precision(condition=8.0),
     ),
     *rows_of(

@@ -32,9 +32,10 @@ def sac_policy_loss(log_prob, q, temperature):
     return temperature * log_prob - np.min(q)
 
 
-def sac_temperature_loss(log_temperature, log_prob, target_entropy):
+def sac_temperature_loss(log_temperature, log_prob, target_entropy, kind="alpha"):
     """Haarnoja et al. 2018, section 5."""
-    return np.exp(log_temperature) * (-log_prob - target_entropy)
+    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
+    return factor * (-log_prob - target_entropy)
 
 
 def td3_target_action(key, a_t, stddev, clip, minimum, maximum):
@@ -70,11 +71,12 @@ def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
 
 
 def discrete_sac_temperature_loss(
-    log_temperature, logits, target_entropy, action_mask=None
+    log_temperature, logits, target_entropy, action_mask=None, kind="alpha"
 ):
     """Christodoulou 2019, section 3."""
     missing = target_entropy - entropy(logits, action_mask)
-    return -np.exp(log_temperature) * missing
+    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
+    return -factor * missing
 
 
 # --- Arguments. ---
@@ -170,6 +172,14 @@ ROWS = [
         precision=Precision(condition=4.0),
     ),
     row(
+        sac_temperature_loss,
+        make_numbers("log_temperature", "log_prob", "target_entropy"),
+        case="log alpha",
+        settings={"kind": "log_alpha"},
+        gradients=Gradients(constants=("log_prob", "target_entropy")),
+        precision=Precision(condition=4.0),
+    ),
+    row(
         td3_target_action,
         make_action,
         invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
@@ -213,7 +223,8 @@ ROWS = [
     row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
-        case="masked",
+        case="masked, log alpha",
+        settings={"kind": "log_alpha"},
         gradients=Gradients(constants=("logits", "target_entropy")),
         precision=Precision(condition=4.0),
     ),

@@ -27,17 +27,23 @@ def cmpo_sample_weights(q, v, clip, z_init):
     return np.array(weights)
 
 
-def completed_q_values(logits, q, visits, v, action_mask=None):
-    """Danihelka et al. 2022, equations 10 and 33."""
+def mixed_value(logits, q, visits, v, action_mask=None):
+    """Danihelka et al. 2022, equation 33."""
     action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
     pi = softmax(logits, action_mask)
-    visited = [a for a in range(len(q)) if action_mask[a] and visits[a] > 0]
+    visited = np.flatnonzero(action_mask & (visits > 0))
     total = sum(visits[a] for a in visited)
-    mixed = v
-    if total:
-        mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
-        mixed = (v + total * mean) / (1 + total)
-    return np.array([q[a] if a in visited else mixed for a in range(len(q))])
+    if not total:
+        return v
+    mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
+    return (v + total * mean) / (1 + total)
+
+
+def completed_q_values(logits, q, visits, v, action_mask=None):
+    """Danihelka et al. 2022, equation 10."""
+    mixed = mixed_value(logits, q, visits, v, action_mask)
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    return np.where(action_mask & (visits > 0), q, mixed)
 
 
 def gumbel_policy_targets(
@@ -130,6 +136,18 @@ ROWS = [
         settings={"clip": CLIP},
         gradients=Gradients(targets=("q", "v", "z_init")),
         invalid=({"clip": -1.0}, {"z_init": 0.0}),
+    ),
+    row(
+        mixed_value,
+        make_search,
+        precision=Precision(condition=4.0),
+        invalid=(NEGATIVE,),
+    ),
+    row(
+        mixed_value,
+        masked(make_search),
+        case="mask",
+        precision=Precision(condition=4.0),
     ),
     row(
         completed_q_values,

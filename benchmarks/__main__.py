@@ -7,16 +7,20 @@ import argparse
 import importlib
 import math
 import pathlib
+import statistics
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
-from benchmarks import growth, machine, steps, timing
+from benchmarks import growth, machine, memory, steps, timing
 
 OURS, THEIRS = "rlaxlib", "rlax"
+# Tokens, features and vocabulary of output heads: one is compiled, one is run.
+LARGE, SMALL = (4096, 1024, 256_000), (512, 256, 32_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,6 +60,10 @@ def page(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
     yield from growing(libraries, {**effort, "compilations": 1}, growth.GROWTH)
     yield from ("", "## Layout", "")
     yield from _layouts(libraries[OURS], effort)
+    yield from ("", "## Memory", "")
+    yield from _memory()
+    yield from ("", "## Output head", "")
+    yield from _heads(effort)
 
 
 def learner_steps(
@@ -103,6 +111,27 @@ def _layouts(library: Any, effort: dict[str, int]) -> Iterator[str]:
         programs = dict(growth.layouts(library, batch))
         first, second = timing.compare(programs, **effort).costs.values()
         yield f"| B = {batch} | {1e3 * first.run:.2f} | {1e3 * second.run:.2f} |"
+
+
+def _memory() -> Iterator[str]:
+    yield from table("arrays of the size of the logits | value | value and gradient")
+    for each in memory.SOFTMAX:
+        pairs = (each.arrays(gradient) for gradient in (False, True))
+        cells = (f"{ours:.1f} / {plain:.1f}" for ours, plain in pairs)
+        yield f"| {each.name} | {' | '.join(cells)} |"
+
+
+def _heads(effort: dict[str, int]) -> Iterator[str]:
+    yield from table("log-probabilities by | memory, MiB | run, ms")
+    calls = {
+        name: timing.compiled(memory.head(name, *SMALL, jnp.float32))
+        for name in memory.HEADS
+    }
+    samples = timing.run_in_turns(calls, min(effort.get("pairs", 12), 12))
+    for name in memory.HEADS:
+        function, arguments = memory.head(name, *LARGE, jnp.bfloat16)
+        mib = memory.temporaries(function, *arguments) / 2**20
+        yield f"| {name} | {mib:.0f} | {1e3 * statistics.median(samples[name]):.0f} |"
 
 
 def table(columns: str) -> Iterator[str]:

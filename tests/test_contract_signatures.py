@@ -93,12 +93,13 @@ def assert_fits(result, hint, sizes):
 
 
 def test_flags_and_options_refuse_what_they_are_not():
-    wrong = {"Flag": np.ones(3, bool), "Literal": "none of these", "Static": object()}
+    wrong = {"Flag": [np.ones(3, bool)], "Static": [object()]}
     for signature in SIGNATURES.values():
         for argument, spec in signature.others.items():
-            bad = wrong.get(spec.kind, "none of these")
-            with pytest.raises(rlaxlib.ArgumentError, match=f"`{argument}` is"):
-                signature.check({argument: bad})
+            fractional = [2.5] if spec.type is int else []
+            for bad in [*wrong.get(spec.kind, ["none of these"]), *fractional]:
+                with pytest.raises(rlaxlib.ArgumentError, match=f"`{argument}` is"):
+                    signature.check({argument: bad})
 
 
 def test_every_option_says_what_it_may_be():

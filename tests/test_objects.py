@@ -85,7 +85,7 @@ OBJECTS |= {
     ),
     "reward_scale": (
         lambda: rlaxlib.reward_scale(0.5),
-        "RewardScale(epsilon=0.5, axis_name=None)",
+        "RewardScale(epsilon=0.5, max_return=inf, axis_name=None)",
         lambda made, x: made.update(made.init(x[0]), x[0], abs(x[0])),
     ),
     "return_based_scale": (

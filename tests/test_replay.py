@@ -347,8 +347,8 @@ def test_buffer_spread_over_devices_equals_one_buffer():
             r"^prioritized_probabilities: `priorities` is -2\.0, must be in \[0, inf\)",
         ),
         (
-            lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), 1.5),
-            r"`exponent` is 1\.5, must be in \[0, 1\]",
+            lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), -1.5),
+            r"`exponent` is -1\.5, must be in \[0, inf\)",
         ),
         (
             lambda: rlaxlib.importance_sampling_weights(

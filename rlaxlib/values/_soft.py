@@ -232,7 +232,7 @@ def _soft_value(
 ) -> Array:
     """Return the soft value of the legal actions, 0 if no action is legal."""
     gaps, legal = legality.gaps(q, action_mask, temperature)
-    total = jnp.sum(jnp.exp(gaps), where=legal)
+    total = jnp.sum(jnp.exp(gaps))
     # The logarithm of 0 has a NaN gradient.
     log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
     return devices.largest(q, legal, None) + temperature * log_total

@@ -4,8 +4,8 @@ import itertools
 
 import jax
 import numpy as np
-from contract import BAD_DISCOUNTS, STEPS, away_from, discounts
-from row import Gradients, Peer, Precision, Row
+from contract import STEPS, away_from, discounts
+from row import Gradients, Precision, Row
 
 COMPONENTS, DIMENSIONS = 4, 3
 
@@ -110,16 +110,11 @@ def make_residuals(rng):
     return dict(zip(names, arrays, strict=True))
 
 
-NEW = "rlax has none"
-
-
 def hindsight(names, case="", **fields):
     return Row(
-        name="geometric_hindsight_indices",
-        case=case,
-        definition=geometric_hindsight_indices,
-        make=make_episodes("discount_t", "discount", *names),
-        peer=Peer(why_not=NEW),
+        geometric_hindsight_indices,
+        make_episodes("discount_t", "discount", *names),
+        case,
         gradients=Gradients(exist=False),
         **fields,
         stream=None,
@@ -129,42 +124,21 @@ def hindsight(names, case="", **fields):
 MASKS = ("truncated_t", "sample_mask")
 
 
-RANGES = ({"discount": 1.1}, {"discount": -0.1}, {"kind": "future"}, *BAD_DISCOUNTS)
-
-
 ROWS = [
-    hindsight((), "no masks", invalid=RANGES),
+    hindsight((), "no masks"),
     hindsight(MASKS),
     hindsight(MASKS, "renormalized", settings={"kind": "renormalize"}),
     Row(
-        name="hiql_value_loss",
-        definition=hiql_value_loss,
-        make=make_values("v", "target", "adv", "expectile", "sample_mask"),
-        peer=Peer(why_not=NEW),
+        hiql_value_loss,
+        make_values("v", "target", "adv", "expectile", "sample_mask"),
         gradients=Gradients(targets=("target",)),
     ),
     Row(
-        name="hiql_value_loss",
-        case="no mask",
-        definition=hiql_value_loss,
-        make=make_values("v", "target", "adv"),
-        peer=Peer(why_not=NEW),
+        hiql_value_loss,
+        make_values("v", "target", "adv"),
+        "no mask",
         gradients=Gradients(targets=("target",)),
-        invalid=({"expectile": 1.1}, {"expectile": -0.1}),
     ),
-    Row(
-        name="quasimetric_distance",
-        definition=quasimetric_distance,
-        make=make_embeddings,
-        peer=Peer(why_not=NEW),
-        precision=Precision(condition=4.0),
-        invalid=({"mix": 1.1}, {"mix": -0.1}),
-    ),
-    Row(
-        name="mrn_distance",
-        definition=mrn_distance,
-        make=make_residuals,
-        peer=Peer(why_not=NEW),
-        precision=Precision(condition=4.0),
-    ),
+    Row(quasimetric_distance, make_embeddings, precision=Precision(condition=4.0)),
+    Row(mrn_distance, make_residuals, precision=Precision(condition=4.0)),
 ]

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 from contract import STEPS, discounts
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 ENTRIES, SAMPLES = 8, 5
 
@@ -142,7 +142,6 @@ def prioritized(case, **fields):
         name="prioritized_probabilities",
         case=case,
         definition=prioritized_probabilities,
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
         **fields,
     )
@@ -150,11 +149,9 @@ def prioritized(case, **fields):
 
 def weighted(case, make, **fields):
     return Row(
-        name="importance_sampling_weights",
-        case=case,
-        definition=importance_sampling_weights,
-        make=make,
-        peer=Peer(why_not=NOT_IN_RLAX),
+        importance_sampling_weights,
+        make,
+        case,
         gradients=Gradients(exist=False),
         **fields,
     )
@@ -162,19 +159,14 @@ def weighted(case, make, **fields):
 
 def hindsight(case, definition, make, **settings):
     return Row(
+        definition,
+        make,
+        case,
         name="hindsight_indices",
-        case=case,
-        definition=definition,
-        make=make,
         settings=settings,
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
-        invalid=({"kind": "next"},),
         stream=None,
     )
-
-
-NOT_IN_RLAX = "rlax has no such function"
 
 
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
@@ -184,45 +176,29 @@ RANDOM = "its result is random"
 
 
 ROWS = [
-    prioritized(
-        "",
-        make=make_buffer("priorities", "exponent", "sample_mask"),
-        invalid=({"exponent": -1.0},),
-    ),
+    prioritized("", make=make_buffer("priorities", "exponent", "sample_mask")),
     prioritized(
         "whole buffer",
         make=make_buffer("priorities"),
         settings={"exponent": 0.6},
-        invalid=({"priorities": np.linspace(-1.0, 1.0, ENTRIES)},),
         over_devices=over_devices("prioritized_probabilities"),
     ),
     Row(
-        name="rank_probabilities",
-        definition=rank_probabilities,
-        make=make_buffer("priorities", "exponent", "sample_mask"),
-        peer=Peer(why_not=NOT_IN_RLAX),
+        rank_probabilities,
+        make_buffer("priorities", "exponent", "sample_mask"),
         gradients=Gradients(exist=False),
     ),
     Row(
-        name="rank_probabilities",
-        case="whole buffer",
-        definition=rank_probabilities,
-        make=make_buffer("priorities", "exponent"),
-        peer=Peer(why_not=NOT_IN_RLAX),
+        rank_probabilities,
+        make_buffer("priorities", "exponent"),
+        "whole buffer",
         gradients=Gradients(exist=False),
-        invalid=({"exponent": -1.0},),
     ),
     weighted("", make_buffer("probs", "exponent", "sample_mask")),
     weighted(
         "over devices",
         make_buffer("probs"),
         settings={"exponent": 0.4},
-        invalid=(
-            {"exponent": -0.1},
-            {"probs": np.linspace(-1.0, 1.0, ENTRIES)},
-            {"normalize_by": "mean"},
-            {"min_probability": 0.1},
-        ),
         over_devices=over_devices("importance_sampling_weights"),
     ),
     weighted(
@@ -234,55 +210,30 @@ ROWS = [
         "batch of a buffer",
         make_buffer("probs", "exponent", "min_probability"),
         settings={"normalize_by": "buffer"},
-        invalid=({"min_probability": 0.0},),
     ),
+    Row(sequence_priority, make_errors, gradients=Gradients(exist=False)),
     Row(
-        name="sequence_priority",
-        definition=sequence_priority,
-        make=make_errors,
-        peer=Peer(why_not=NOT_IN_RLAX),
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        name="sequence_priority",
-        case="all steps",
-        definition=sequence_priority,
-        make=lambda rng: {
+        sequence_priority,
+        lambda rng: {
             "td_errors": rng.normal(size=STEPS),
             "mix": np.asarray(rng.uniform()),
         },
-        peer=Peer(why_not=NOT_IN_RLAX),
+        "all steps",
         gradients=Gradients(exist=False),
-        invalid=({"mix": -0.1}, {"mix": 2.0}),
     ),
     Row(
-        name="stratified_sample",
-        definition=stratified_sample,
-        make=make_buffer("probs"),
+        stratified_sample,
+        make_buffer("probs"),
         settings={"num_samples": SAMPLES},
-        peer=Peer(why_not=NOT_IN_RLAX),
-        gradients=Gradients(exist=False),
-        invalid=(
-            {"probs": np.linspace(-1.0, 1.0, ENTRIES)},
-            {"num_samples": 0},
-        ),
-    ),
-    Row(
-        name="systematic_resample",
-        definition=systematic_resample,
-        make=make_buffer("weights"),
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
     ),
+    Row(systematic_resample, make_buffer("weights"), gradients=Gradients(exist=False)),
     Row(
-        name="systematic_resample",
-        case="more than before",
-        definition=systematic_resample,
-        make=make_buffer("weights"),
+        systematic_resample,
+        make_buffer("weights"),
+        "more than before",
         settings={"num_samples": 3 * ENTRIES},
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
-        invalid=({"weights": np.linspace(-1.0, 1.0, ENTRIES)}, {"num_samples": 0}),
     ),
     hindsight("", RANDOM, make_episodes(*EPISODES)),
     hindsight("episode", RANDOM, make_episodes(*EPISODES), kind="episode"),

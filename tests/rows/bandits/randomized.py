@@ -2,7 +2,8 @@
 
 import numpy as np
 from row import Precision
-from rows.bandits._shared import ARM, ARMS, joined, pull, row
+from rows._shared import joined
+from rows.bandits._shared import ARMS, pull, row
 from scipy import optimize
 
 # --- Probabilities. ---
@@ -54,9 +55,6 @@ def chance(rng):
     return {"probability": np.asarray(rng.uniform(0.2, 0.8))}
 
 
-PROBABILITY = ({"probability": 0.0}, {"probability": 1.5})
-
-
 ROWS = [
     row(
         exp3_probabilities,
@@ -64,7 +62,6 @@ ROWS = [
             "log_weights": rng.normal(size=ARMS),
             "exploration": np.asarray(rng.uniform(0.1, 0.9)),
         },
-        invalid=({"exploration": -0.1}, {"exploration": 1.1}),
     ),
     row(
         exp3_update,
@@ -75,7 +72,6 @@ ROWS = [
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
         ),
         precision=Precision(condition=4.0, carried={"log_weights": 0}),
-        invalid=(*ARM, *PROBABILITY, {"step_size": -1.0}),
     ),
     row(
         tsallis_inf_probabilities,
@@ -84,7 +80,6 @@ ROWS = [
             "step_size": np.asarray(rng.uniform(0.2, 2.0)),
         },
         precision=Precision(condition=4.0),
-        invalid=({"step_size": -1.0},),
     ),
     row(
         tsallis_inf_update,
@@ -95,7 +90,6 @@ ROWS = [
             lambda rng: {"baseline": np.asarray(rng.uniform(0.0, 0.5))},
         ),
         precision=Precision(condition=4.0, carried={"losses": 0}),
-        invalid=(*ARM, *PROBABILITY),
     ),
     row(
         gradient_bandit_update,
@@ -108,6 +102,5 @@ ROWS = [
             pull,
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
         ),
-        invalid=(*ARM, {"step_size": -1.0}),
     ),
 ]

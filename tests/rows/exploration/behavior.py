@@ -2,9 +2,10 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT, fields
-from row import Gradients, Precision
-from rows.exploration.bonuses import of_fields, row, scalar, with_state
+from contract import ACTIONS, fields
+from row import Gradients, Precision, Row
+from rows._shared import of_fields, with_state
+from rows.exploration.bonuses import scalar
 
 import rlaxlib
 
@@ -81,8 +82,7 @@ def make_ez_greedy(remaining):
 
 
 def ez_row(case, remaining, **more):
-    return row(
-        "ez_greedy",
+    return Row(
         of_fields(ez_greedy),
         make_ez_greedy(remaining),
         case=case,
@@ -94,26 +94,12 @@ def ez_row(case, remaining, **more):
 
 
 ROWS = [
-    row(
-        "apex_epsilons",
+    Row(
         apex_epsilons,
         lambda rng: {"base": scalar(rng), "exponent": scalar(rng, 2.0, 8.0)},
         settings={"num_actors": 5},
-        invalid=({"base": -0.1}, {"base": 1.1}, {"exponent": -1.0}, {"num_actors": 0}),
     ),
-    ez_row(
-        "",
-        0,
-        settings={"max_duration": 50},
-        invalid=(
-            {"epsilon": -0.1},
-            {"epsilon": 1.1},
-            {"duration_exponent": 0.0},
-            {"max_duration": 0},
-            {"state.action": ACTIONS},
-            {"state.remaining": -1},
-        ),
-    ),
+    ez_row("", 0, settings={"max_duration": 50}),
     ez_row(
         "of legal actions",
         3,
@@ -122,24 +108,19 @@ ROWS = [
             "action_mask": np.array([True, False, False, True]),
         },
     ),
-    row(
-        "factorized_noise",
+    Row(
         factorized_noise,
         lambda rng: {},
         settings={"num_inputs": 3, "num_outputs": 2},
         gradients=Gradients(exist=False),
-        invalid=({"num_inputs": 0}, {"num_outputs": 0}),
     ),
-    row(
-        "bootstrap_mask",
+    Row(
         bootstrap_mask,
         lambda rng: {"probability": scalar(rng)},
         settings={"num_heads": HEADS},
         gradients=Gradients(exist=False),
-        invalid=({"probability": 0.0}, {"probability": 1.1}, {"num_heads": 0}),
     ),
-    row(
-        "bootstrapped_q_learning",
+    Row(
         bootstrapped_q_learning,
         lambda rng: {
             "q_tm1": rng.normal(size=(HEADS, ACTIONS)),
@@ -150,6 +131,5 @@ ROWS = [
             "head_mask": np.array([True, False, True]),
         },
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
-        invalid=BAD_DISCOUNT,
     ),
 ]

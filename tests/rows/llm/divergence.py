@@ -2,9 +2,7 @@
 
 import numpy as np
 from contract import STEPS
-from row import Gradients, Peer, Precision, Row
-
-NEW = "rlax has no functions for language models"
+from row import Gradients, Precision, Row
 
 
 def divergence_ppo_mask(
@@ -88,15 +86,7 @@ def make_sequence(*names, sign=1.0):
 
 
 def row(definition, make, case="", **fields):
-    return Row(
-        name=definition.__name__,
-        case=case,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        gradients=Gradients(exist=False),
-        **fields,
-    )
+    return Row(definition, make, case, gradients=Gradients(exist=False), **fields)
 
 
 PAIR = ("log_prob", "old_log_prob", "adv")
@@ -112,7 +102,6 @@ ROWS = [
             make_tokens(*PAIR, *names),
             " ".join([kind, *names]),
             settings={"kind": kind},
-            invalid=({"epsilon": -1.0}, {"epsilon_high": -1.0}, {"kind": "js"}),
         )
         for kind in ("tv", "kl")
         for names in (("epsilon", "epsilon_high", "sample_mask"), ())
@@ -123,12 +112,6 @@ ROWS = [
             make_sequence(*PAIR, *names, sign=sign),
             case,
             precision=Precision(single_outputs=(0,), condition=8.0),
-            invalid=(
-                {"k_positive": -1.0},
-                {"k_negative": -1.0},
-                {"lambda_positive": 0.0},
-                {"lambda_negative": 0.0},
-            ),
         )
         for case, sign, names in (
             ("positive", 1.0, ("sample_mask", *SHAPE)),

@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS, actions, away_from
-from row import Gradients, Precision
-from rows.offline._shared import SAMPLES, TEMPERATURE, row
+from row import Gradients, Precision, Row
+from rows.offline._shared import SAMPLES
 
 # --- Conservative Q-learning. ---
 
@@ -69,37 +69,24 @@ BOUNDS = {
 
 
 ROWS = [
-    row(
-        name="cql_loss",
-        definition=cql_loss,
-        make=make_cql(),
+    Row(
+        cql_loss,
+        make_cql(),
         gradients=Gradients(constants=("log_prob_samples",)),
         precision=Precision(condition=4.0),
-        invalid=TEMPERATURE,
     ),
-    row(
-        name="cql_loss",
-        case="lower bound",
-        definition=cql_loss,
-        make=make_cql("min_q"),
+    Row(
+        cql_loss,
+        make_cql("min_q"),
+        "lower bound",
         gradients=Gradients(constants=("log_prob_samples", "min_q")),
         precision=Precision(condition=4.0),
     ),
-    row(
-        name="discrete_cql_loss",
-        definition=discrete_cql_loss,
-        make=make_discrete("q", "a"),
-    ),
-    row(
-        name="discrete_cql_loss",
-        case="masked",
-        definition=discrete_cql_loss,
-        make=make_discrete("q", "a", "action_mask"),
-    ),
-    row(
-        name="cql_temperature_loss",
-        definition=cql_temperature_loss,
-        make=make_numbers("log_temperature", "gap", "target_gap"),
+    Row(discrete_cql_loss, make_discrete("q", "a")),
+    Row(discrete_cql_loss, make_discrete("q", "a", "action_mask"), "masked"),
+    Row(
+        cql_temperature_loss,
+        make_numbers("log_temperature", "gap", "target_gap"),
         gradients=Gradients(constants=("gap", "target_gap")),
         precision=Precision(condition=4.0),
     ),

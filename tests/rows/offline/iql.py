@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import away_from
-from row import Gradients, Precision
-from rows.offline._shared import BATCH, TEMPERATURE, row
+from row import Gradients, Precision, Row
+from rows.offline._shared import BATCH
 
 # --- In-sample values. ---
 
@@ -48,36 +48,25 @@ def make_expectile(rng):
 
 
 ROWS = [
-    row(
-        name="iql_value_loss",
-        definition=iql_value_loss,
-        make=make_expectile,
-        gradients=Gradients(targets=("q",)),
-        invalid=({"expectile": -0.1}, {"expectile": 1.1}),
-    ),
-    row(
-        name="xql_value_loss",
-        definition=xql_value_loss,
-        make=make_values(),
+    Row(iql_value_loss, make_expectile, gradients=Gradients(targets=("q",))),
+    Row(
+        xql_value_loss,
+        make_values(),
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=32.0),
-        invalid=(*TEMPERATURE, {"max_exponent": 0.0}, {"max_exponent": -1.0}),
     ),
-    row(
-        name="xql_value_loss",
-        case="clipped",
-        definition=xql_value_loss,
-        make=make_values(0.25),
+    Row(
+        xql_value_loss,
+        make_values(0.25),
+        "clipped",
         settings={"max_exponent": 0.5},
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=4.0),
     ),
-    row(
-        name="sql_value_loss",
-        definition=sql_value_loss,
-        make=make_values(-1.0),
+    Row(
+        sql_value_loss,
+        make_values(-1.0),
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=4.0),
-        invalid=TEMPERATURE,
     ),
 ]

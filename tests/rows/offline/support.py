@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose
-from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES, row
+from row import Gradients, Loose, Row
+from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES
 
 # --- Support of the data. ---
 
@@ -55,31 +55,24 @@ def make_energy(rng):
 
 
 ROWS = [
-    row(
-        name="edac_diversity_loss",
-        definition=edac_diversity_loss,
-        make=lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
+    Row(
+        edac_diversity_loss,
+        lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
     ),
-    row(
-        name="bcq_action_mask",
-        definition=bcq_action_mask,
-        make=lambda rng: {"log_prob": rng.normal(size=ACTIONS)},
+    Row(
+        bcq_action_mask,
+        lambda rng: {"log_prob": rng.normal(size=ACTIONS)},
         settings={"threshold": 0.3},
         gradients=Gradients(exist=False),
-        invalid=({"threshold": 1.0}, {"threshold": -0.1}),
     ),
     *[
-        row(
-            name="maximum_mean_discrepancy",
-            case=kernel,
-            definition=maximum_mean_discrepancy,
-            make=make_energy if kernel == "energy" else make_samples,
+        Row(
+            maximum_mean_discrepancy,
+            make_energy if kernel == "energy" else make_samples,
+            kernel,
             settings={"kind": kernel},
             gradients=Gradients(targets=("y",)),
             loose=Loose(lengths=("x", "y")),
-            invalid=({"kind": "cosine"}, {"bandwidth": 0.0}, {"bandwidth": -1.0})
-            if kernel == "gaussian"
-            else (),
         )
         for kernel in ("gaussian", "laplacian", "energy")
     ],

@@ -3,8 +3,8 @@
 import functools
 
 import numpy as np
-from row import Gradients, Loose, Precision
-from rows.offline._shared import BATCH, CRITICS, DIMENSIONS, row
+from row import Gradients, Loose, Precision, Row
+from rows.offline._shared import BATCH, CRITICS, DIMENSIONS
 
 # --- Policies close to the data. ---
 
@@ -62,42 +62,34 @@ TARGET = (
 
 
 ROWS = [
-    row(
-        name="td3_bc_loss",
-        definition=td3_bc_loss,
-        make=make_policy,
+    Row(
+        td3_bc_loss,
+        make_policy,
         gradients=Gradients(constants=("weight",)),
         precision=Precision(condition=4.0),
-        invalid=({"weight": -1.0},),
     ),
-    row(
-        name="td3_bc_weight",
-        definition=td3_bc_weight,
-        make=lambda rng: {"q": rng.normal(size=BATCH)},
+    Row(
+        td3_bc_weight,
+        lambda rng: {"q": rng.normal(size=BATCH)},
         settings={"alpha": 2.5},
         gradients=Gradients(exist=False),
         over_devices=lambda library, axis_name: functools.partial(
             library.td3_bc_weight, axis_name=axis_name
         ),
         precision=Precision(condition=4.0),
-        invalid=({"alpha": -1.0},),
     ),
-    row(
-        name="rebrac_critic_target",
-        definition=rebrac_critic_target,
-        make=make_target(CRITICS),
+    Row(
+        rebrac_critic_target,
+        make_target(CRITICS),
         gradients=Gradients(targets=TARGET),
         precision=Precision(condition=4.0),
         loose=Loose(lengths=("q_t",)),
-        invalid=({"penalty_weight": -1.0},),
     ),
-    row(
-        name="rebrac_critic_target",
-        case="one critic",
-        definition=rebrac_critic_target,
-        make=make_target(()),
+    Row(
+        rebrac_critic_target,
+        make_target(()),
+        "one critic",
         gradients=Gradients(targets=TARGET),
         precision=Precision(condition=4.0),
-        invalid=({"discount_t": -0.5},),
     ),
 ]

@@ -135,19 +135,10 @@ class _Namespace:
 
 
 def row(name, definition, make, **exceptions):
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        find=assembled(name),
-        **exceptions,
-    )
+    return Row(definition, make, name=name, find=assembled(name), **exceptions)
 
 
 SOFTPLUS = {"projection_operator": jax.nn.softplus}
-
-
-NEW = "rlax has none"
 
 
 # --- Constraints. ---
@@ -225,15 +216,12 @@ ROWS = [
     ),
     *(
         Row(
-            name="pid_lagrangian",
-            case=case,
-            definition=pid_lagrangian,
-            make=make_costs(cost),
+            pid_lagrangian,
+            make_costs(cost),
+            case,
             find=one_update,
-            peer=Peer(why_not=NEW),
             gradients=Gradients(exist=False),
             precision=Precision(condition=4.0, single_outputs=(0, 1, 2)),
-            invalid=() if case else ({"k_p": -1.0}, {"k_i": -1.0}, {"k_d": -1.0}),
         )
         for case, cost in {"": 3.0, "within the limit": 0.75, "far below": -3.0}.items()
     ),

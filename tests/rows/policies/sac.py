@@ -2,11 +2,8 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT
-from row import Gradients, Loose, Peer, Precision, Row
-
-NEW = "rlax has none"
-
+from contract import ACTIONS
+from row import Gradients, Loose, Precision, Row
 
 CRITICS = 3
 
@@ -122,18 +119,6 @@ def make_action(rng):
     }
 
 
-def row(definition, make, **attributes):
-    """Return the row of a function whose definition has its name."""
-    name = definition.__name__
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        **attributes,
-    )
-
-
 TARGET = ("r_t", "discount_t", "q_t")
 
 
@@ -143,35 +128,21 @@ SOFT = (*TARGET, "log_prob_t", "temperature")
 STOPPED = ("q", "temperature")
 
 
-NEGATIVE_TEMPERATURE = ({"temperature": -0.5},)
-
-
 ROWS = [
-    row(
-        sac_critic_target,
-        make_numbers(*SOFT),
-        gradients=Gradients(targets=SOFT),
-        invalid=NEGATIVE_TEMPERATURE + BAD_DISCOUNT,
-    ),
-    row(
-        td3_critic_target,
-        make_numbers(*TARGET),
-        gradients=Gradients(targets=TARGET),
-        invalid=BAD_DISCOUNT,
-    ),
-    row(
+    Row(sac_critic_target, make_numbers(*SOFT), gradients=Gradients(targets=SOFT)),
+    Row(td3_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
+    Row(
         sac_policy_loss,
         make_numbers("log_prob", "q", "temperature"),
         gradients=Gradients(constants=("temperature",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         sac_temperature_loss,
         make_numbers("log_temperature", "log_prob", "target_entropy"),
         gradients=Gradients(constants=("log_prob", "target_entropy")),
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         sac_temperature_loss,
         make_numbers("log_temperature", "log_prob", "target_entropy"),
         case="log alpha",
@@ -179,48 +150,42 @@ ROWS = [
         gradients=Gradients(constants=("log_prob", "target_entropy")),
         precision=Precision(condition=4.0),
     ),
-    row(
-        td3_target_action,
-        make_action,
-        invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
-    ),
-    row(
+    Row(td3_target_action, make_action, invalid=({"maximum": -1.0, "minimum": 1.0},)),
+    Row(
         discrete_sac_value,
         make_discrete(),
         loose=Loose(lengths=("q",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         discrete_sac_value,
         make_discrete(critics=()),
         case="one critic",
     ),
-    row(
+    Row(
         discrete_sac_value,
         make_discrete("action_mask"),
         case="masked",
         loose=Loose(lengths=("q",)),
     ),
-    row(
+    Row(
         discrete_sac_policy_loss,
         make_discrete(),
         gradients=Gradients(constants=STOPPED),
         loose=Loose(lengths=("q",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         discrete_sac_policy_loss,
         make_discrete("action_mask", critics=()),
         case="masked, one critic",
         gradients=Gradients(constants=STOPPED),
     ),
-    row(
+    Row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy"),
         gradients=Gradients(constants=("logits", "target_entropy")),
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
         case="masked, log alpha",

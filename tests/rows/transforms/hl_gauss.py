@@ -3,12 +3,9 @@
 import math
 
 import numpy as np
-from row import Peer
 from rows.transforms.squashing import elementwise
 from rows.transforms.two_hot import (
     EQUAL,
-    INVALID_PROBS,
-    INVALID_RANGES,
     RANGE,
     between,
     from_equal_bins,
@@ -34,22 +31,15 @@ def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
 # --- Arguments. ---
 
 
-NEW = "rlax has none"
-
-
 ROWS = [
     elementwise(
         transform_to_hl_gauss,
         between(EQUAL, "scalar"),
         settings=RANGE,
-        peer=Peer(why_not=NEW),
-        invalid=(*INVALID_RANGES, {"stddev_ratio": 0.0}, {"stddev_ratio": -0.5}),
     ),
     elementwise(
         transform_from_hl_gauss,
         from_equal_bins,
         settings=RANGE,
-        peer=Peer(why_not=NEW),
-        invalid=INVALID_RANGES + INVALID_PROBS,
     ),
 ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 
 def dueling_q_values(v, adv, action_mask=None):
@@ -29,18 +29,11 @@ def make_network(*names):
 
 
 ROWS = [
+    Row(dueling_q_values, make_network("v", "adv")),
     Row(
-        name="dueling_q_values",
-        definition=dueling_q_values,
-        make=make_network("v", "adv"),
-        peer=Peer(why_not="rlax has no such function"),
-    ),
-    Row(
-        name="dueling_q_values",
-        case="mask",
-        definition=dueling_q_values,
-        make=make_network("v", "adv", "action_mask"),
-        peer=Peer(why_not="rlax has no such function"),
+        dueling_q_values,
+        make_network("v", "adv", "action_mask"),
+        "mask",
         gradients=Gradients(exist=False),
     ),
 ]

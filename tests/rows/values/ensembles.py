@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from row import Peer, Row
+from row import Row
 
 
 def ensemble_value(q, mix=0.75, kind="min"):
@@ -33,32 +33,16 @@ def make_critics(*names):
     return make
 
 
-NONE = "rlax has no ensembles"
-
-
 ROWS = [
     *(
         Row(
-            name="ensemble_value",
-            case=kind,
-            definition=ensemble_value,
-            make=make_critics("q", *["mix"] * (kind == "min_max_mix")),
+            ensemble_value,
+            make_critics("q", *["mix"] * (kind == "min_max_mix")),
+            kind,
             settings={"kind": kind},
-            peer=Peer(why_not=NONE),
-            invalid=({"kind": "max"}, {"kind": None}, {"mix": 1.5}),
+            invalid=({"kind": None},),
         )
         for kind in ("min", "mean", "min_max_mix")
     ),
-    Row(
-        name="subset_minimum",
-        definition=subset_minimum,
-        make=make_critics("q"),
-        settings={"num_members": 2},
-        invalid=(
-            {"num_members": 0},
-            {"num_members": CRITICS + 1},
-            {"num_members": 2.0},
-        ),
-        peer=Peer(why_not=NONE),
-    ),
+    Row(subset_minimum, make_critics("q"), settings={"num_members": 2}),
 ]

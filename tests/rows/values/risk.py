@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import probabilities
-from row import Peer, Row
-from rows.values.quantile import NUMBER, OUTSIDE, fraction
+from row import Row
+from rows.values.quantile import NUMBER, fraction
 from scipy import stats
 
 # --- Fractions. ---
@@ -67,24 +67,10 @@ def make_tail(*names):
 
 
 ROWS = [
+    fraction("wang_fractions", wang_fractions, distortion(-1.0, 1.0)),
+    fraction("cpw_fractions", cpw_fractions, distortion(0.4, 1.5)),
     fraction(
-        "wang_fractions",
-        wang_fractions,
-        distortion(-1.0, 1.0),
-        invalid=(*OUTSIDE, {"eta": float("inf")}),
-    ),
-    fraction(
-        "cpw_fractions",
-        cpw_fractions,
-        distortion(0.4, 1.5),
-        invalid=(*OUTSIDE, {"eta": 0.0}, {"eta": float("inf")}),
-    ),
-    fraction(
-        "power_fractions",
-        power_fractions,
-        distortion(0.5, 2.0),
-        case="risk-seeking",
-        invalid=(*OUTSIDE, {"eta": float("-inf")}),
+        "power_fractions", power_fractions, distortion(0.5, 2.0), case="risk-seeking"
     ),
     fraction(
         "power_fractions",
@@ -92,19 +78,8 @@ ROWS = [
         distortion(-2.0, -0.5),
         case="risk-averse",
     ),
+    Row(conditional_value_at_risk, make_tail("quantiles", "fraction")),
     Row(
-        name="conditional_value_at_risk",
-        definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "fraction"),
-        peer=Peer(why_not="rlax has no measures of risk"),
-        invalid=({"fraction": 0.0}, {"fraction": 1.5}),
-    ),
-    Row(
-        name="conditional_value_at_risk",
-        case="atoms",
-        definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "fraction", "probs"),
-        peer=Peer(why_not="rlax has no measures of risk"),
-        invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
+        conditional_value_at_risk, make_tail("quantiles", "fraction", "probs"), "atoms"
     ),
 ]

@@ -146,7 +146,7 @@ def documented():
     nested = [x for each in checked.values() for x in each.nested.values()]
     states = {part for hint in nested for part in (hint, *typing.get_args(hint))}
     for state in filter(inspect.isclass, states):
-        fields = {n: specs.read(hint) for n, hint in specs._hints(state).items()}
+        fields = {n: specs.read(hint) for n, hint in specs.fields(state).items()}
         found = {n: spec for n, spec in fields.items() if spec}
         yield state.__name__, inspect.getdoc(state), found
 

@@ -457,10 +457,11 @@ def _beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
 
 def _through(functions: Sequence[Transform], x: ArrayLike) -> Array:
     """Apply functions in turn, with half precision raised to single in between."""
-    (x,), narrow = dtypes.widen(jnp.asarray(x))
+    given = jnp.asarray(x)
+    x = dtypes.raised(given)
     for function in functions:
         x = function(x)
-    return narrow(x)
+    return dtypes.like(x, given)
 
 
 @checked

@@ -9,7 +9,7 @@ from foreign import Tensor, TorchTensor, Variable
 
 import rlaxlib
 from rlaxlib import ArgumentError
-from rlaxlib._core import binding, hints, signatures
+from rlaxlib._core import hints, signatures, specs
 
 B, T, A = 3, 5, 2
 KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
@@ -626,10 +626,7 @@ def takes_one_example(row):
     wanted = signatures.read(function).arrays
     names = row.inputs().keys()
     return names <= wanted.keys() and not any(
-        binding.is_many(axis)
-        for n in names
-        for axes in wanted[n].shapes
-        for axis in axes
+        specs.is_many(axis) for n in names for axes in wanted[n].shapes for axis in axes
     )
 
 

@@ -108,7 +108,7 @@ class Algorithm(NamedTuple):
 
     @property
     def fields(self):
-        """Return what the fields of the batch are that the code reads, with their names."""
+        """Return the contents of the batch that the code reads, and their fields."""
         known = {}
         for file in dict.fromkeys([each.file for each in needs(self.functions)][::-1]):
             text = ast.get_docstring(ast.parse(_source(file))) or ""

@@ -29,7 +29,6 @@ TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(DOCS / "_templates"), trim_blocks=True
 )
 TEMPLATES.globals["agents"] = FACTS["agents"]
-TEMPLATES.filters |= {"links": lambda x: _with_links(x), "code": "`{}`".format}
 RLAX = dict.fromkeys((DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split(), "✓")
 
 
@@ -158,6 +157,9 @@ def _with_links(text):
     return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)
 
 
+TEMPLATES.filters |= {"links": _with_links, "code": "`{}`".format}
+
+
 def algorithms_table():
     """Return a table of all algorithms, in Markdown."""
     template = TEMPLATES.get_template("algorithms.md")
@@ -176,7 +178,7 @@ def _summary(name):
 
 
 def papers():
-    """Return all papers, the newest first, with the functions that cite them, in Markdown."""
+    """Return all papers, the newest first, with the functions that cite them."""
     found, parts = catalog.papers(), []
     dated = sorted(found, key=lambda paper: paper.year, reverse=True)
     for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
@@ -188,7 +190,7 @@ def papers():
 
 
 def names():
-    """Return tables of others' names by letter, a row for those that lead to the same."""
+    """Return tables of others' names by letter, a row for each set of ours."""
     groups = {}
     for library, alias, ours in catalog.aliases():
         text = f"`{alias}` ({library})" if library else alias
@@ -327,7 +329,8 @@ def keep_summary(app, doctree):
     """Keep the first sentence of a page, which the search shows below its title."""
     texts = (each.astext() for each in doctree.findall(nodes.paragraph))
     text = next((text for text in texts if not text.startswith("Topic: ")), "")
-    app.env.metadata[app.env.docname]["summary"] = text.partition(". ")[0]
+    sentence = re.match(r"(.*?[.:])(?: |$)|.*", " ".join(text.split()))[0]
+    app.env.metadata[app.env.docname]["summary"] = sentence
 
 
 def prepare(app, page, template, context, doctree):

@@ -1,7 +1,7 @@
 // The sidebar shows the current page.
-const sidebar = document.querySelector(".sidebar-scroll");
 const here = document.querySelector(".sidebar-tree .current-page > a");
-if (here) sidebar.scrollTop = here.offsetTop - sidebar.clientHeight / 2;
+for (const box of [here?.closest("ul"), here?.closest(".sidebar-scroll")])
+  if (box) box.scrollTop = here.offsetTop - box.offsetTop - box.clientHeight / 2;
 
 // Tables of the class "filter" have a box that filters rows, and headers that sort.
 const tables = [...document.querySelectorAll("table.filter")];
@@ -10,8 +10,9 @@ const part = (table) => table.closest("section section") ?? table.parentElement;
 for (const table of tables) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  for (const row of body.rows)
-    heads.forEach((head, i) => (row.cells[i].dataset.label = head.innerText));
+  for (const { cells } of body.rows)
+    for (const [i, cell] of [...cells].entries())
+      if (cell.textContent.trim()) cell.dataset.label = heads[i].innerText;
   heads.forEach((head, i) => {
     const button = document.createElement("button");
     button.append(...head.childNodes);

@@ -82,10 +82,8 @@ def _section(family: str) -> str:
 
 def _link(name: str, recipe: str) -> str:
     """Return the title of an algorithm, as a link to its page, and its functions."""
+    (file,) = (each for each in FACTS["algorithms"].values() if name in each)
+    title = file[name]["title"].partition(":")[0]
     functions = [each.rpartition(".")[2] for each in recipe.split(", ")]
-    facts = {
-        k: each for file in FACTS["algorithms"].values() for k, each in file.items()
-    }
-    title = facts.get(name, {"title": name})["title"].partition(":")[0]
     listed = ", ".join(f"`{each}`" for each in functions)
     return f"[{title}](algorithms/{name}.md) {listed}"

@@ -66,7 +66,9 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     Half precision is raised to float32, and the result cast to the dtype that the
     arguments promote to. A state, which is a record among the arguments and in the
     result, keeps its own dtypes, and so does a result that is `like` an argument. A
-    function of the user gets pytrees in the dtypes that they have. Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
+    function of the user gets pytrees in the dtypes that they have.
+
+    Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
     a product with NaN has a NaN gradient even where the result is masked.
 
     Args:

@@ -108,7 +108,7 @@ def _order(one: str, other: str, call: Call) -> str:
     """Return the order of arguments, or that of the fields of a state."""
     root = specs.argument_of(one)
     if root not in (one, other) and root == specs.argument_of(other):
-        return ", ".join(specs.fields(type(call.given[root])))
+        return ", ".join(specs.fields(cast(Any, type(call.given[root]))))
     return call.order
 
 
@@ -170,10 +170,9 @@ def _alternatives(
 
 def _shape(value: Any) -> Shape:
     """Return the shape of a value once it is an array."""
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        first = next(iter(cast(Any, value)), None)
-        return (len(cast(Any, value)), *_shape(first))
-    return tuple(getattr(value, "shape", ()))
+    if type(value) not in (list, tuple):
+        return tuple(getattr(value, "shape", ()))
+    return (len(value), *_shape(next(iter(value), None)))
 
 
 def is_foreign(value: Any) -> bool:

@@ -371,12 +371,12 @@ MISTAKES = {
         ANY_HINT,
     ),
     "a mask of floats": (
-        lambda: r.masked_mean(x(T), np.ones(T, np.float32)),
+        lambda: r.masked_mean(x(T), mask=np.ones(T, np.float32)),
         ["`mask.astype(bool)`"],
         ["vmap"],
     ),
     "weights as a mask": (
-        lambda: r.masked_mean(x(T), x(T)),
+        lambda: r.masked_mean(x(T), mask=x(T)),
         ["`mask` is float32[5], must be a bool array"],
         ANY_HINT,
     ),
@@ -540,7 +540,7 @@ MISTAKES = {
         ["sample_mask"],
     ),
     "a masked array as the mask": (
-        lambda: r.masked_mean(x(T), np.ma.masked_array(np.ones(T, bool))),
+        lambda: r.masked_mean(x(T), mask=np.ma.masked_array(np.ones(T, bool))),
         ["`mask.filled(...)`"],
         ["getmaskarray"],
     ),

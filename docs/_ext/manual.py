@@ -5,6 +5,7 @@ functions, a page for each function, and lists that other pages include; `galler
 a page for each example. Names of the library between single backticks become links.
 """
 
+import doctest
 import functools
 import inspect
 import itertools
@@ -16,6 +17,7 @@ from pathlib import Path
 import catalog
 import equations
 import jinja2
+import jupytext
 import latex2mathml.converter
 from algorithms import FACTS, algorithms, training
 from docutils import nodes
@@ -47,11 +49,19 @@ def write_pages(app):
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
+    for path in (DOCS / "guide").glob("*.md"):
+        text = path.read_text("utf-8")
+        # What is not run there needs more than the library.
+        text = text.replace("```{code-block} python", "```py")
+        pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(text)
+    for name in algorithms():
+        text = pages[f"algorithms/{name}.md"]
+        pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text)
     error = f".. index:: ! ArgumentError\n\n{_heading('ArgumentError', '=')}"
     pages["api/ArgumentError.rst"] = (
         f"{error}\n\n.. autoexception:: rlaxlib.ArgumentError\n"
     )
-    for folder in ("algorithms", "api", "gallery"):
+    for folder in ("algorithms", "api", "gallery", "notebooks"):
         for path in (DOCS / folder).rglob("*.*"):
             if path.relative_to(DOCS).as_posix() not in pages:
                 path.unlink()
@@ -164,6 +174,30 @@ def algorithms_table():
     """Return a table of all algorithms, in Markdown."""
     template = TEMPLATES.get_template("algorithms.md")
     return template.render(algorithms=algorithms().values())
+
+
+def notebook(text):
+    """Return a page as a notebook: without directives, with outputs as comments."""
+    block = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
+    text = re.sub(block, r"\1python\n", text, flags=re.M)
+    text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
+    prompts = r"(?<=^```python\n)>>> (?:.|\n)*?(?=^```$)"
+    text = re.sub(
+        prompts, lambda x: doctest.script_from_examples(x[0]), text, flags=re.M
+    )
+    found = jupytext.reads(text, "md")
+    found.nbformat_minor = 4  # The last without an id, which is random, for each cell.
+    for cell in found.cells:
+        cell.pop("id", None)
+    return jupytext.writes(found, "ipynb")
+
+
+def add_notebook(app, page, source):
+    """Link to the notebook of a page."""
+    if (DOCS / "notebooks" / f"{page}.ipynb").exists():
+        source[0] += (
+            f"\n\n{{download}}`This page as a notebook </notebooks/{page}.ipynb>`"
+        )
 
 
 def _item(name):
@@ -358,6 +392,7 @@ def setup(app):
     app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-process-docstring", add_arguments, priority=300)
     app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
+    app.connect("source-read", add_notebook)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)
     app.connect("doctree-read", keep_summary)

@@ -111,6 +111,17 @@ def test_the_table_of_orders_has_the_arguments_of_the_functions():
             assert required[: len(listed)] == listed, name
 
 
+def test_the_ratios_of_the_benchmarks_are_those_of_the_last_run():
+    results = (ROOT / "benchmarks" / "results.md").read_text(encoding="utf-8")
+    run, compilation = re.search(
+        r"geometric mean \| \| (\S+) \| \| (\S+)", results
+    ).groups()
+    text = PAGES["docs/benchmarks.md"]
+    assert f"takes {run} of the time" in text
+    assert f"its compilation {compilation}:" in text
+    assert f"takes {run} of the time" in PAGES["README.md"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,6 +11,7 @@ import inspect
 import itertools
 import json
 import re
+import string
 import textwrap
 from pathlib import Path
 
@@ -50,13 +51,10 @@ def write_pages(app):
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
     for path in (DOCS / "guide").glob("*.md"):
-        text = path.read_text("utf-8")
-        # What is not run there needs more than the library.
-        text = text.replace("```{code-block} python", "```py")
-        pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(text)
+        pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
     for name in algorithms():
         text = pages[f"algorithms/{name}.md"]
-        pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text)
+        pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
     error = f".. index:: ! ArgumentError\n\n{_heading('ArgumentError', '=')}"
     pages["api/ArgumentError.rst"] = (
         f"{error}\n\n.. autoexception:: rlaxlib.ArgumentError\n"
@@ -176,10 +174,13 @@ def algorithms_table():
     return template.render(algorithms=algorithms().values())
 
 
-def notebook(text):
-    """Return a page as a notebook: without directives, with outputs as comments."""
+def notebook(text, language="py"):
+    """Return a page as a notebook: without directives, with outputs as comments.
+
+    Blocks of code that the manual only shows are cells if `language` is `python`.
+    """
     block = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
-    text = re.sub(block, r"\1python\n", text, flags=re.M)
+    text = re.sub(block, rf"\1{language}\n", text, flags=re.M)
     text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
     prompts = r"(?<=^```python\n)>>> (?:.|\n)*?(?=^```$)"
     text = re.sub(
@@ -230,7 +231,9 @@ def names():
         text = f"`{alias}` ({library})" if library else alias
         groups.setdefault(tuple(ours), {})[text.replace("|", r"\|")] = None
     parts = []
-    rows = sorted(groups.items(), key=_first_letters)
+    rows = sorted(
+        groups.items(), key=lambda x: (_part(x) == "Others", _first_letters(x))
+    )
     for letter, group in itertools.groupby(
         rows, key=lambda row: _first_letters(row)[0]
     ):
@@ -251,6 +254,11 @@ def gallery():
             for name in catalog.examples()
         },
     )
+
+
+def _part(group):
+    letter = _first_letters(group)[0].upper()
+    return letter if letter in string.ascii_uppercase else "Others"
 
 
 def _first_letters(group):

@@ -104,7 +104,7 @@ class Fitted(NamedTuple):
     Attributes:
         bound: Axes of arrays and their sizes, and what does not fit.
         casts: The conversions of leaves.
-        ruled: Path, place and spec of values on the host with rules, and whether the
+        ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
         whole: The places of Python integers that are floats.
     """
@@ -290,7 +290,7 @@ class Plan:
         ruled = [
             (n, leaf.place, spec, n in masked)
             for n, (spec, leaf) in fits.items()
-            if spec.rules and leaf.type[3]
+            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[3]
         ]
         whole = [
             leaf.place

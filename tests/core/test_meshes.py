@@ -1,8 +1,9 @@
 """Test what JAX cannot run on a mesh of explicit axes, and that it still cannot.
 
-With `jax.set_mesh` it can, but not all users set it. Tried with JAX 0.7.0, 0.8.2, 0.9.2,
-0.10.2, 0.11.0 and 0.12.0.1: 0.7.0 runs the plain forms of `take`, `unsort` and `write`,
-and not our `write`; of the later versions, none runs a plain form but that of `search`.
+With `jax.set_mesh` it can, but not all users set it. Tried with JAX 0.7.0, 0.8.2,
+0.9.2, 0.10.2, 0.11.0 and 0.12.0.1: 0.7.0 runs the plain forms of `take`, `unsort` and
+`write`, and not our `write`; of the later versions, none runs a plain form but that of
+`search`.
 """
 
 import jax

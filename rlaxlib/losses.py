@@ -260,7 +260,7 @@ def clip_gradient(
             gradient_min=(gradient_min, bound),
             gradient_max=(gradient_max, bound),
         )
-        return _clip_gradient(leaf, *bounds)
+        return cast(Array, _clip_gradient(leaf, *bounds))
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 

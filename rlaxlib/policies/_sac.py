@@ -123,7 +123,7 @@ def td3_critic_target(
 @checked
 def td3_target_action(
     key: Key[ArrayLike, ""],
-    action: Float[ArrayLike, "D"],
+    a_t: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "[] or [D] in [0, inf)"],
     clip: Float[ArrayLike, "[] or [D] in [0, inf]"],
     minimum: Float[ArrayLike, "[] or [D]"],
@@ -140,7 +140,7 @@ def td3_target_action(
 
     Args:
         key: PRNG key, one for each action of a batch, shape `[]`.
-        action: Action :math:`a` of the target policy, shape `[D]`.
+        a_t: Action :math:`a` of the target policy, shape `[D]`.
         stddev: Standard deviation :math:`σ` of noise, in [0, inf), shape `[]` or `[D]`.
         clip: Maximum magnitude :math:`c` of the noise, in [0, inf], shape `[]` or
             `[D]`.
@@ -154,8 +154,8 @@ def td3_target_action(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.td3_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        >>> key, a_t = jax.random.key(0), jnp.array([0.5, 2.0])
+        >>> print(rlaxlib.td3_target_action(key, a_t, 0.2, 0.0, -1.0, 1.0))
         [0.5 1. ]
 
     References:
@@ -163,9 +163,9 @@ def td3_target_action(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
+    epsilon = jax.random.normal(key, a_t.shape, jnp.result_type(a_t, stddev))
     noise = gradients.clip(stddev * epsilon, -clip, clip)
-    return gradients.clip(action + noise, minimum, maximum)
+    return gradients.clip(a_t + noise, minimum, maximum)
 
 
 @checked

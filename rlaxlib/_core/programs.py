@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
@@ -55,37 +55,6 @@ class Casts(NamedTuple):
     floats: tuple[Any, ...]
     masked: tuple[int, ...]
     structure: Any
-
-
-def casts(
-    fits: Mapping[str, tuple[Spec, Leaf]],
-    masked: Collection[str],
-    states: Collection[str],
-    structure: Any,
-) -> Casts:
-    """Return the conversions of arrays, which have paths.
-
-    Numbers in a state of defaults, and integers given as real numbers, become floats of
-    the dtype of the data. States and pytrees keep their dtypes, and others do not
-    follow them.
-    """
-    half: list[int] = []
-    reals: list[int] = []
-    floats: list[Any] = []
-    for path, (spec, leaf) in fits.items():
-        _, dtype, is_weak, _ = leaf.type
-        is_state = specs.argument_of(path) in states
-        is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
-        if spec.kind not in FLOATS or (is_weak and is_float and not is_state):
-            continue
-        if is_weak or not is_float:
-            reals.append(leaf.place)
-        else:
-            half += [leaf.place] if dtype.itemsize < 4 else []
-            floats += [] if is_state or spec.is_tree else [dtype]
-    floats = floats if half or reals else []
-    at_mask = tuple(fits[n][1].place for n in masked)
-    return Casts(tuple(half), tuple(reals), tuple(floats), at_mask, structure)
 
 
 class Program:
@@ -135,7 +104,7 @@ class Program:
             is_compiled: Whether to compile the function.
         """
         run = self.compiled if is_compiled else self._body
-        with _mesh_of(leaves + jax.tree.leaves(others)):
+        with mesh_of(leaves + jax.tree.leaves(others)):
             return run(static, casts, leaves, others)
 
     def _body(self, static: Any, casts: Casts, leaves: Any, others: Arguments) -> Any:
@@ -203,7 +172,7 @@ def _rebuild(value: Any, new: list[Any]) -> Any:
     return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
 
-def _mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are

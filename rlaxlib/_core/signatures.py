@@ -40,6 +40,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
+import jax.numpy as jnp
 
 from rlaxlib._core import binding, errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Call
@@ -64,7 +65,9 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
 
     Half precision is raised to float32, and the result cast to the dtype that the
     arguments promote to. A state, which is a record among the arguments and in the
-    result, keeps its own dtypes, and so does a result that is `like` an argument.
+    result, keeps its own dtypes, and so does a result that is `like` an argument. A
+    function of the user gets pytrees in the dtypes that they have.
+
     Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
     a product with NaN has a NaN gradient even where the result is masked.
 
@@ -101,7 +104,7 @@ class Fitted(NamedTuple):
     Attributes:
         bound: Axes of arrays and their sizes, and what does not fit.
         casts: The conversions of leaves.
-        ruled: Path, place and spec of values on the host with rules, and whether the
+        ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
         whole: The places of Python integers that are floats.
     """
@@ -282,11 +285,12 @@ class Plan:
                 rules.check(name, value, self.specs[name], bound.sizes, constants)
         fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
         masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
-        casts = programs.casts(fits, masked, self.states, structure)
+        at_mask = tuple(fits[n][1].place for n in masked)
+        casts = Casts(*self._conversions(fits), at_mask, structure)
         ruled = [
             (n, leaf.place, spec, n in masked)
             for n, (spec, leaf) in fits.items()
-            if spec.rules and leaf.type[3]
+            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[3]
         ]
         whole = [
             leaf.place
@@ -294,6 +298,32 @@ class Plan:
             if spec.kind in FLOATS and leaf.type[1] is int
         ]
         return Fitted(bound, casts, ruled, whole)
+
+    def _conversions(
+        self, fits: dict[str, tuple[Spec, Leaf]]
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
+        """Return the places of half precision and of other reals, and the dtypes.
+
+        Numbers in a state of defaults, and integers given as real numbers, become
+        floats of the dtype of the data, which states and pytrees do not determine. A
+        function of the user gets pytrees in their own dtypes.
+        """
+        half: list[int] = []
+        reals: list[int] = []
+        floats: list[Any] = []
+        for path, (spec, leaf) in fits.items():
+            _, dtype, is_weak, _ = leaf.type
+            is_state = specs.argument_of(path) in self.states
+            is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
+            is_kept = is_weak and is_float and not is_state
+            if spec.kind not in FLOATS or is_kept or (spec.is_tree and self.callables):
+                continue
+            if is_weak or not is_float:
+                reals.append(leaf.place)
+            else:
+                half += [leaf.place] if dtype.itemsize < 4 else []
+                floats += [] if is_state or spec.is_tree else [dtype]
+        return tuple(half), tuple(reals), tuple(floats if half or reals else [])
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""

@@ -21,6 +21,7 @@ from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
+from rlaxlib.llm import _shared
 
 __all__ = [
     "group_advantages",
@@ -37,7 +38,7 @@ def group_advantages(
     *,
     baseline: Literal["mean", "leave_one_out", "none"]
     | Float[ArrayLike, "[] or [G]"] = "mean",
-    scale: Literal["std", "mean", "none"] = "std",
+    scale: Literal["stddev", "mean", "none"] = "stddev",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     sample_mask: Bool[ArrayLike, "G"] | None = None,
@@ -67,7 +68,7 @@ def group_advantages(
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
             `[G]`.
-        scale: `"std"`, `"mean"` or `"none"`.
+        scale: `"stddev"`, `"mean"` or `"none"`.
         ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         sample_mask: False for answers to ignore, shape `[G]`; or None.
@@ -77,8 +78,8 @@ def group_advantages(
 
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
-        are 0 with the scale `"std"` or the baselines `"mean"` and `"leave_one_out"`; if
-        the mean is not positive, with the scale `"mean"`.
+        are 0 with the scale `"stddev"` or the baselines `"mean"` and `"leave_one_out"`;
+        if the mean is not positive, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -331,10 +332,10 @@ def kl_shaped_rewards(
     """
     mask = streams.filled(sample_mask, log_prob)
     steps = jnp.arange(mask.size)
+    valid = jnp.where(mask, steps, -1)
     if segment_ids is None:
-        is_last = steps == jnp.max(jnp.where(mask, steps, -1))
-    else:  # The next valid token is of another answer.
-        following = segment_ids.at[streams.next_valid(mask)]
-        is_last = mask & (following.get(mode="fill", fill_value=-1) != segment_ids)
+        is_last = steps == jnp.max(valid)
+    else:
+        is_last = steps == _shared.latest(valid, segment_ids)
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

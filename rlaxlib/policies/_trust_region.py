@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, devices, errors, safe
+from rlaxlib._core import checks, devices, dtypes, errors, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Static, Tree
 
@@ -118,13 +118,19 @@ def fisher_vector_product(
     """
 
     def own(x: Array) -> Array:
-        return devices.own(x, axis_name)
+        wide = dtypes.raised(x)
+        if axis_name is None:
+            return wide
+        # In `jax.shard_map`, a gradient by an array that devices share is a sum over
+        # them, unlike in `jax.vmap`, `jax.pmap`, or with `check_vma=False`.
+        return wide + (0 * jax.lax.axis_index(axis_name)).astype(wide.dtype)
 
     def average(x: Array) -> Array:
         return devices.mean(x, axis_name)
 
-    def divergence(params: ArrayTree) -> Array:
-        return checks.result("kl(params)", kl(params))
+    def divergence(wide: ArrayTree) -> Array:
+        given = jax.tree.map(dtypes.like, wide, params)
+        return checks.result("kl(params)", kl(given))
 
     at, along = jax.tree.map(own, (params, vector))
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
@@ -180,7 +186,7 @@ def backtracking_line_search(
     evaluate: Callable[[Any], tuple[Array, Array]],
     params: Tree[ArrayTree, "float"],
     step: Tree[ArrayTree, "float like params"],
-    max_kl: Float[ArrayLike, "in [0, inf]"] = 0.01,
+    max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
     shrink: Float[ArrayLike, "in (0, 1)"] = 0.8,
     num_tries: Static[int, "in [1, inf)"] = 10,
 ) -> tuple[Tree[ArrayTree, "float like params"], LineSearchOutputs]:
@@ -200,7 +206,7 @@ def backtracking_line_search(
             from the old policy, both of shape `[]`. NaN is no success.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
         num_tries: Number of tries, a Python integer in [1, inf).
 
@@ -237,7 +243,7 @@ def backtracking_line_search(
         )
 
     start = evaluated(params)
-    dtype = jnp.result_type(*jax.tree.leaves(params))
+    dtype = jnp.result_type(*map(dtypes.raised, jax.tree.leaves(params)))
     fractions = shrink.astype(dtype) ** jnp.arange(num_tries, dtype=dtype)
 
     def is_searching(state: tuple[Any, ...]) -> Array:
@@ -383,7 +389,8 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
     """Add a multiple of one pytree to another."""
 
     def add(x: Array, y: Array) -> Array:
-        return (x + fraction.astype(y.dtype) * y).astype(x.dtype)
+        wide, y = dtypes.raised(x), dtypes.raised(y)
+        return (wide + fraction.astype(y.dtype) * y).astype(x.dtype)
 
     return jax.tree.map(add, params, step)
 

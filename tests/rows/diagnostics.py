@@ -66,12 +66,12 @@ def dormant_fraction(activations, threshold=0.025, sample_mask=None):
     return np.mean(sizes / np.mean(sizes) <= threshold)
 
 
-def effective_rank(features, delta=0.01, sample_mask=None):
+def effective_rank(features, threshold=0.01, sample_mask=None):
     """Kumar et al. 2020, section 3."""
     features = features if sample_mask is None else features[sample_mask]
     sizes = np.linalg.svd(features, compute_uv=False)
     ranks = range(1, sizes.size + 1)
-    return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - delta)
+    return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - threshold)
 
 
 def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None, v_t=None):
@@ -235,7 +235,7 @@ ROWS = [
         effective_rank,
         without_mask(make_features),
         "no mask",
-        settings={"delta": 0.1},
+        settings={"threshold": 0.1},
         gradients=Gradients(exist=False),
         over_devices=over_devices("effective_rank"),
     ),

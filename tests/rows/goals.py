@@ -11,7 +11,7 @@ COMPONENTS, DIMENSIONS = 4, 3
 
 
 def geometric_hindsight_indices(
-    key, discount_t, discount, beyond="final", truncated_t=None, sample_mask=None
+    key, discount_t, discount, kind="final", truncated_t=None, sample_mask=None
 ):
     """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
     steps = len(discount_t)
@@ -26,7 +26,7 @@ def geometric_hindsight_indices(
             if (mask[i] and discount_t[i] == 0) or cut[i]:
                 break
         shares = (1 - discount) * discount ** np.arange(len(future))
-        if beyond == "renormalize":
+        if kind == "renormalize":
             shares = shares / np.sum(shares)
         reached = np.sum(np.cumsum(shares) <= draws[t])
         goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
@@ -40,7 +40,7 @@ def hiql_value_loss(v, target, adv, expectile=0.9, sample_mask=None):
     return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
 
 
-def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
+def quasimetric_distance(embedding, goal_embedding, mix=0.5):
     """Wang and Isola 2022, equations 9 and 12: the length of a union of intervals."""
     components = []
     for x, y in zip(embedding, goal_embedding, strict=True):
@@ -50,7 +50,7 @@ def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
             middle = (low + high) / 2
             covered += (high - low) * np.any((x < middle) & (middle < y))
         components.append(covered)
-    return alpha * np.max(components) + (1 - alpha) * np.mean(components)
+    return mix * np.max(components) + (1 - mix) * np.mean(components)
 
 
 def mrn_distance(embedding, goal_embedding, residual, goal_residual):
@@ -96,7 +96,7 @@ def make_embeddings(rng):
     return {
         "embedding": x,
         "goal_embedding": y,
-        "alpha": np.asarray(rng.uniform(0.1, 0.9)),
+        "mix": np.asarray(rng.uniform(0.1, 0.9)),
     }
 
 
@@ -127,7 +127,7 @@ MASKS = ("truncated_t", "sample_mask")
 ROWS = [
     hindsight((), "no masks"),
     hindsight(MASKS),
-    hindsight(MASKS, "renormalized", settings={"beyond": "renormalize"}),
+    hindsight(MASKS, "renormalized", settings={"kind": "renormalize"}),
     Row(
         hiql_value_loss,
         make_values("v", "target", "adv", "expectile", "sample_mask"),

@@ -49,8 +49,8 @@ def mppi_update(
     return mixed(state, mean, variance, momentum, min_stddev, max_stddev)
 
 
-def shift_plan(state, stddev, action=None):
-    last = np.zeros(DIMENSIONS) if action is None else action
+def shift_plan(state, stddev, a=None):
+    last = np.zeros(DIMENSIONS) if a is None else a
     mean = np.stack([*state["mean"][1:], last])
     return mean, np.full(mean.shape, stddev)
 
@@ -80,7 +80,7 @@ def make_plan(*names):
             "max_stddev": np.asarray(rng.uniform(1.0, 1.5)),
             "temperature": np.asarray(rng.uniform(0.5, 2.0)),
             "stddev": np.asarray(rng.uniform(0.5, 2.0)),
-            "action": rng.normal(size=DIMENSIONS),
+            "a": rng.normal(size=DIMENSIONS),
         }
         return {name: drawn[name] for name in names}
 
@@ -112,5 +112,5 @@ ROWS = [
     row(mppi_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),
     row(mppi_update, (*SAMPLED, "temperature"), "all samples"),
     row(shift_plan, ("stddev",)),
-    row(shift_plan, ("stddev", "action"), "last action"),
+    row(shift_plan, ("stddev", "a"), "last action"),
 ]

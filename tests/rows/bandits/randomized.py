@@ -18,18 +18,18 @@ def exp3_probabilities(log_weights, exploration):
     return (1 - exploration) * share + exploration / len(log_weights)
 
 
-def exp3_update(log_weights, arm, reward, probability, learning_rate):
+def exp3_update(log_weights, arm, reward, probability, step_size):
     log_weights = np.array(log_weights)
-    log_weights[arm] += learning_rate * reward / probability
+    log_weights[arm] += step_size * reward / probability
     return log_weights
 
 
-def tsallis_inf_probabilities(losses, learning_rate):
+def tsallis_inf_probabilities(losses, step_size):
     def weights(x):
-        return 4 / (learning_rate * (losses - x)) ** 2
+        return 4 / (step_size * (losses - x)) ** 2
 
     least = losses.min()
-    bounds = least - 2 * np.sqrt(len(losses)) / learning_rate - 1, least - 1e-9
+    bounds = least - 2 * np.sqrt(len(losses)) / step_size - 1, least - 1e-9
     x = optimize.brentq(lambda x: weights(x).sum() - 1, *bounds, xtol=1e-14)
     return weights(x)
 
@@ -69,7 +69,7 @@ ROWS = [
             lambda rng: {"log_weights": rng.normal(size=ARMS)},
             pull,
             chance,
-            lambda rng: {"learning_rate": np.asarray(rng.uniform(0.1, 0.5))},
+            lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
         ),
         precision=Precision(condition=4.0, carried={"log_weights": 0}),
     ),
@@ -77,7 +77,7 @@ ROWS = [
         tsallis_inf_probabilities,
         lambda rng: {
             "losses": rng.uniform(0.0, 5.0, ARMS),
-            "learning_rate": np.asarray(rng.uniform(0.2, 2.0)),
+            "step_size": np.asarray(rng.uniform(0.2, 2.0)),
         },
         precision=Precision(condition=4.0),
     ),

@@ -20,8 +20,8 @@ def tanh_normal_log_prob(pre_tanh, mean, stddev):
     return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
 
 
-def tanh_normal_log_prob_of_action(action, mean, stddev):
-    return tanh_normal_log_prob(np.arctanh(action), mean, stddev)
+def tanh_normal_log_prob_of_action(a, mean, stddev):
+    return tanh_normal_log_prob(np.arctanh(a), mean, stddev)
 
 
 # --- Arguments. ---
@@ -79,7 +79,7 @@ ROWS = [
     ),
     Row(
         tanh_normal_log_prob_of_action,
-        make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
+        make_vectors("a", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         precision=Precision(condition=4.0),
     ),
     *continuous(

@@ -15,20 +15,27 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Behaviour. ---
 
 
-def apex_epsilons(num_actors, base, alpha):
+def apex_epsilons(num_actors, base, exponent):
     return np.array(
-        [base ** (1 + i / (num_actors - 1) * alpha) for i in range(num_actors)]
+        [base ** (1 + i / (num_actors - 1) * exponent) for i in range(num_actors)]
     )
 
 
 def ez_greedy(
-    key, preferences, epsilon, mu, action, remaining, max_duration, action_mask=None
+    key,
+    preferences,
+    epsilon,
+    duration_exponent,
+    action,
+    remaining,
+    max_duration,
+    action_mask=None,
 ):
     """Dabney et al. 2020, with durations from the inverse of their distribution."""
     legal = np.ones(len(preferences), bool) if action_mask is None else action_mask
     of_start, of_duration, of_action = jax.random.split(key, 3)
     if remaining == 0 or not legal[action]:
-        shares = np.arange(1.0, max_duration + 1) ** -mu
+        shares = np.arange(1.0, max_duration + 1) ** -duration_exponent
         point = float(jax.random.uniform(of_duration)) * shares.sum()
         logits = np.where(legal, 0.0, -np.inf)
         action = int(jax.random.categorical(of_action, logits))
@@ -68,7 +75,7 @@ def make_ez_greedy(remaining):
     return lambda rng: {
         "preferences": rng.normal(size=ACTIONS),
         "epsilon": scalar(rng),
-        "mu": scalar(rng, 1.5, 2.5),
+        "duration_exponent": scalar(rng, 1.5, 2.5),
         "state.action": np.asarray(rng.integers(ACTIONS)),
         "state.remaining": np.asarray(remaining),
     }
@@ -89,7 +96,7 @@ def ez_row(case, remaining, **more):
 ROWS = [
     Row(
         apex_epsilons,
-        lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
+        lambda rng: {"base": scalar(rng), "exponent": scalar(rng, 2.0, 8.0)},
         settings={"num_actors": 5},
     ),
     ez_row("", 0, settings={"max_duration": 50}),

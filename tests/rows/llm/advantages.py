@@ -12,7 +12,7 @@ GROUP = 6
 
 
 def group_advantages(
-    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, sample_mask=None
+    rewards, baseline="mean", scale="stddev", ddof=1, epsilon=1e-6, sample_mask=None
 ):
     """Shao et al. 2024, section 4.1; Ahmadian et al. 2024; Tajwar et al. 2026."""
     sample_mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
@@ -28,7 +28,7 @@ def group_advantages(
         "none": np.zeros(len(rewards)),
     }
     b = baselines[baseline] if isinstance(baseline, str) else baseline
-    scales = {"std": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
+    scales = {"stddev": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
     divisor = scales[scale] + epsilon if scale in scales else 1.0
     return np.where(sample_mask, (rewards - b) / divisor, 0.0)
 

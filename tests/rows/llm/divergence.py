@@ -6,7 +6,13 @@ from row import Gradients, Precision, Row
 
 
 def divergence_ppo_mask(
-    log_prob, old_log_prob, adv, low=0.2, high=0.2, kind="tv", sample_mask=None
+    log_prob,
+    old_log_prob,
+    adv,
+    epsilon=0.2,
+    epsilon_high=0.2,
+    kind="tv",
+    sample_mask=None,
 ):
     """Qi et al. 2026, the binary divergences and the mask."""
     keep = []
@@ -15,8 +21,8 @@ def divergence_ppo_mask(
         divergence = abs(p - q)
         if kind == "kl":
             divergence = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
-        leaves_up = a > 0 and p > q and divergence > high
-        leaves_down = a < 0 and p < q and divergence > low
+        leaves_up = a > 0 and p > q and divergence > epsilon_high
+        leaves_down = a < 0 and p < q and divergence > epsilon
         keep.append(not (leaves_up or leaves_down))
     mask = np.ones(log_prob.shape, bool) if sample_mask is None else sample_mask
     return np.array(keep) & mask
@@ -52,8 +58,8 @@ def make_tokens(*names):
             "log_prob": np.log(new),
             "old_log_prob": np.log(old),
             "adv": rng.choice([-1.0, 1.0], STEPS),
-            "low": np.asarray(rng.uniform(0.05, 0.15)),
-            "high": np.asarray(rng.uniform(0.05, 0.15)),
+            "epsilon": np.asarray(rng.uniform(0.05, 0.15)),
+            "epsilon_high": np.asarray(rng.uniform(0.05, 0.15)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
         }
         return {name: drawn[name] for name in names}
@@ -98,7 +104,7 @@ ROWS = [
             settings={"kind": kind},
         )
         for kind in ("tv", "kl")
-        for names in (("low", "high", "sample_mask"), ())
+        for names in (("epsilon", "epsilon_high", "sample_mask"), ())
     ),
     *(
         row(

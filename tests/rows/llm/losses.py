@@ -54,7 +54,7 @@ def sapo_loss(
     return kept(sample_mask, -4 / tau * sigmoid * adv), *statistics
 
 
-def gspo_ratio(log_prob, old_log_prob, level="sequence", sample_mask=None):
+def gspo_ratio(log_prob, old_log_prob, kind="gspo", sample_mask=None):
     """Zheng et al. 2025, equations 7 and 14."""
     ratio = np.exp(mean(sample_mask, log_prob - old_log_prob))
     return kept(sample_mask, np.full(len(log_prob), ratio))
@@ -235,7 +235,7 @@ ROWS = [
         gspo_ratio,
         make_tokens(*OLD, *MASKED),
         "token",
-        {"level": "token"},
+        {"kind": "gspo_token"},
         GSPO,
         constants=("old_log_prob",),
         over_devices=over_devices("gspo_ratio"),

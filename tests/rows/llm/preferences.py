@@ -88,18 +88,18 @@ def kl(p, q):
     return np.sum(p * np.log(p / q))
 
 
-def generalized_jsd(student_logits, teacher_logits, beta=0.5, top_k=None):
+def generalized_jsd(student_logits, teacher_logits, mix=0.5, top_k=None):
     """Agarwal et al. 2023, equation 1 and section 2."""
     q, p = (np.exp(x) / np.sum(np.exp(x)) for x in (student_logits, teacher_logits))
     if top_k is not None:
         order = np.argsort(-p)
         p, q = (np.append(x[order[:top_k]], np.sum(x[order[top_k:]])) for x in (p, q))
-    if beta == 0:
+    if mix == 0:
         return kl(p, q)
-    if beta == 1:
+    if mix == 1:
         return kl(q, p)
-    mixture = beta * p + (1 - beta) * q
-    return beta * kl(p, mixture) + (1 - beta) * kl(q, mixture)
+    mixture = mix * p + (1 - mix) * q
+    return mix * kl(p, mixture) + (1 - mix) * kl(q, mixture)
 
 
 # --- Arguments. ---
@@ -144,7 +144,7 @@ def make_logits(*names):
         drawn = {
             "student_logits": rng.normal(size=VOCABULARY),
             "teacher_logits": rng.permutation(ordered),
-            "beta": np.asarray(0.3),
+            "mix": np.asarray(0.3),
         }
         return {name: drawn[name] for name in names}
 
@@ -220,15 +220,15 @@ ROWS = [
             make_logits(*LOGITS, *names),
             case,
             settings,
-            gradients=Gradients(constants=("teacher_logits", "beta")),
+            gradients=Gradients(constants=("teacher_logits", "mix")),
             condition=4.0,
         )
         for case, names, settings in [
-            ("", ("beta",), {}),
-            ("forward", (), {"beta": 0.0}),
-            ("reverse", (), {"beta": 1.0}),
-            ("top k", ("beta",), {"top_k": 2}),
-            ("reverse, top k", (), {"beta": 1.0, "top_k": 3}),
+            ("", ("mix",), {}),
+            ("forward", (), {"mix": 0.0}),
+            ("reverse", (), {"mix": 1.0}),
+            ("top k", ("mix",), {"top_k": 2}),
+            ("reverse, top k", (), {"mix": 1.0, "top_k": 3}),
         ]
     ),
 ]

@@ -44,8 +44,8 @@ def two_batches(library):
 
     def moments(first, second, sample_mask):
         init_state, update_moments = library.running_moments()
-        _, state = update_moments(first, init_state(first[0]), sample_mask=sample_mask)
-        moved, _ = update_moments(second, state)
+        _, state = update_moments(init_state(first[0]), first, sample_mask=sample_mask)
+        moved, _ = update_moments(state, second)
         return moved
 
     return moments

@@ -20,8 +20,8 @@ def two_ranges(library):
 
     def scale(returns, sample_mask):
         init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
-        _, state = update_scale(returns, init_state(returns), sample_mask=sample_mask)
-        return update_scale(2 * returns, state)[0]
+        _, state = update_scale(init_state(returns), returns, sample_mask=sample_mask)
+        return update_scale(state, 2 * returns)[0]
 
     return scale
 
@@ -43,8 +43,8 @@ def two_chunks(library):
 
     def scale(r_t, discount_t, max_return=np.inf, **masks):
         init_state, update_scale = library.reward_scale(max_return=max_return)
-        _, state = update_scale(r_t, discount_t, init_state(r_t), **masks)
-        return update_scale(r_t, discount_t, state, **masks)[0]
+        _, state = update_scale(init_state(r_t), r_t, discount_t, **masks)
+        return update_scale(state, r_t, discount_t, **masks)[0]
 
     return scale
 
@@ -61,8 +61,8 @@ def two_updates_of_scale(library):
 
     def scale(r_t, discount_t, returns, **masks):
         init_state, update_scale = library.return_based_scale()
-        _, state = update_scale(r_t, discount_t, returns, init_state(r_t), **masks)
-        return update_scale(r_t, discount_t, returns, state)[0]
+        _, state = update_scale(init_state(r_t), r_t, discount_t, returns, **masks)
+        return update_scale(state, r_t, discount_t, returns)[0]
 
     return scale
 

@@ -8,9 +8,9 @@ from rows.offline._shared import SAMPLES
 # --- Conservative Q-learning. ---
 
 
-def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, lower_bound=-np.inf):
+def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, min_q=-np.inf):
     """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
-    bounded = np.maximum(q_samples, lower_bound)
+    bounded = np.maximum(q_samples, min_q)
     ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
     return temperature * np.log(np.sum(ratios)) - q
 
@@ -63,8 +63,8 @@ def make_numbers(*names):
 
 
 BOUNDS = {
-    "lower_bound": np.asarray(0.25),
-    "lower_bounds": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
+    "min_q": np.asarray(0.25),
+    "min_qs": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
 }
 
 
@@ -77,9 +77,9 @@ ROWS = [
     ),
     Row(
         cql_loss,
-        make_cql("lower_bound"),
+        make_cql("min_q"),
         "lower bound",
-        gradients=Gradients(constants=("log_prob_samples", "lower_bound")),
+        gradients=Gradients(constants=("log_prob_samples", "min_q")),
         precision=Precision(condition=4.0),
     ),
     Row(discrete_cql_loss, make_discrete("q", "a")),

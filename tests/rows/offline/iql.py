@@ -14,10 +14,10 @@ def iql_value_loss(v, q, expectile):
     return np.abs(expectile - (u < 0)) * u**2
 
 
-def xql_value_loss(v, q, temperature, max_clip=7.0):
+def xql_value_loss(v, q, temperature, max_exponent=7.0):
     """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
     z = (q - v) / temperature
-    c = np.minimum(z, max_clip)
+    c = np.minimum(z, max_exponent)
     return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
 
 
@@ -59,7 +59,7 @@ ROWS = [
         xql_value_loss,
         make_values(0.25),
         "clipped",
-        settings={"max_clip": 0.5},
+        settings={"max_exponent": 0.5},
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=4.0),
     ),

@@ -24,7 +24,7 @@ def bcq_action_mask(log_prob, threshold):
     return probs / np.max(probs) > threshold
 
 
-def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
+def maximum_mean_discrepancy(x, y, kind="gaussian", bandwidth=1.0):
     """Gretton et al. 2012, the biased estimate."""
     kernels = {
         "gaussian": lambda d: np.exp(-(np.linalg.norm(d) ** 2) / (2 * bandwidth**2)),
@@ -33,7 +33,7 @@ def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
     }
 
     def mean(x, y):
-        return np.mean([[kernels[kernel](a - b) for b in y] for a in x])
+        return np.mean([[kernels[kind](a - b) for b in y] for a in x])
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)
 
@@ -70,7 +70,7 @@ ROWS = [
             maximum_mean_discrepancy,
             make_energy if kernel == "energy" else make_samples,
             kernel,
-            settings={"kernel": kernel},
+            settings={"kind": kernel},
             gradients=Gradients(targets=("y",)),
             loose=Loose(lengths=("x", "y")),
         )

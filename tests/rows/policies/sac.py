@@ -35,10 +35,10 @@ def sac_temperature_loss(log_temperature, log_prob, target_entropy, kind="alpha"
     return factor * (-log_prob - target_entropy)
 
 
-def td3_target_action(key, action, stddev, clip, minimum, maximum):
+def td3_target_action(key, a_t, stddev, clip, minimum, maximum):
     """Fujimoto et al. 2018, section 5.3."""
-    noise = stddev * np.asarray(jax.random.normal(key, action.shape), np.float64)
-    return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
+    noise = stddev * np.asarray(jax.random.normal(key, a_t.shape), np.float64)
+    return np.clip(a_t + np.clip(noise, -clip, clip), minimum, maximum)
 
 
 # --- Discrete actions. ---
@@ -111,7 +111,7 @@ def make_discrete(*names, critics=(CRITICS,)):
 def make_action(rng):
     """Draw bounds that some actions exceed, and noise that is seldom clipped."""
     return {
-        "action": rng.normal(size=DIMENSIONS),
+        "a_t": rng.normal(size=DIMENSIONS),
         "stddev": rng.uniform(0.2, 0.5, DIMENSIONS),
         "clip": np.asarray(rng.uniform(0.3, 0.6)),
         "minimum": rng.uniform(-1.5, -0.5, DIMENSIONS),

@@ -14,10 +14,10 @@ from rows.transforms.two_hot import (
 # --- Bins. ---
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma_ratio=0.75):
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, stddev_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
-    sigma = sigma_ratio * (edges[1] - edges[0])
+    sigma = stddev_ratio * (edges[1] - edges[0])
     erf = np.vectorize(math.erf)
     shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
     return shares / np.sum(shares, axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from rows.transforms.two_hot import EQUAL, RANGE, between, to_bins
 
 
 def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
+    return transform_to_hl_gauss(scalar, **RANGE, stddev_ratio=1.5)
 
 
 def outside_support(x):
@@ -52,7 +52,7 @@ def two_hot(library):
 
 
 def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
+    return library.hl_gauss_pair(**RANGE, stddev_ratio=1.5).apply
 
 
 def beyond(library):

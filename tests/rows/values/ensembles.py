@@ -5,12 +5,12 @@ import numpy as np
 from row import Row
 
 
-def ensemble_value(q, weight=0.75, kind="min"):
+def ensemble_value(q, mix=0.75, kind="min"):
     least, greatest = np.sort(q)[[0, -1]]
     return {
         "min": least,
         "mean": np.sum(q) / len(q),
-        "min_max_mix": weight * least + (1 - weight) * greatest,
+        "min_max_mix": mix * least + (1 - mix) * greatest,
     }[kind]
 
 
@@ -27,7 +27,7 @@ CRITICS = 5
 
 def make_critics(*names):
     def make(rng):
-        drawn = {"q": rng.normal(size=CRITICS), "weight": rng.uniform(0.2, 0.8)}
+        drawn = {"q": rng.normal(size=CRITICS), "mix": rng.uniform(0.2, 0.8)}
         return {name: np.asarray(drawn[name]) for name in names}
 
     return make
@@ -37,7 +37,7 @@ ROWS = [
     *(
         Row(
             ensemble_value,
-            make_critics("q", *["weight"] * (kind == "min_max_mix")),
+            make_critics("q", *["mix"] * (kind == "min_max_mix")),
             kind,
             settings={"kind": kind},
             invalid=({"kind": None},),

@@ -38,12 +38,12 @@ def munchausen_q_learning(
     target_q_t,
     temperature,
     munchausen_coefficient,
-    clip_value_min=-1.0,
+    min_bonus=-1.0,
 ):
     """Vieillard et al. 2020, section 2, with the clipping of section 4."""
     before = np.log(softmax(target_q_tm1, temperature))
     after = softmax(target_q_t, temperature)
-    bonus = np.clip(temperature * before[a_tm1], clip_value_min, 0.0)
+    bonus = np.clip(temperature * before[a_tm1], min_bonus, 0.0)
     v_t = np.sum(after * (target_q_t - temperature * np.log(after)))
     r_t = r_t + munchausen_coefficient * bonus
     return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
@@ -115,7 +115,7 @@ ROWS = [
         munchausen_q_learning,
         maker(*MUNCHAUSEN),
         "clipped",
-        settings={"clip_value_min": -0.01},
+        settings={"min_bonus": -0.01},
         gradients=Gradients(targets=TARGETS),
     ),
 ]

@@ -246,6 +246,6 @@ class PidLagrangian(FunctionTuple):
         delta = cost - self.limit
         integral = safe.relu(state.integral + delta).astype(dtype)
         derivative = safe.relu(cost - state.cost)
-        terms = (self.k_p, delta), (self.k_i, integral), (self.k_d, derivative)
-        multiplier = sum(safe.product(*each) for each in terms)
+        multiplier = safe.product(self.k_p, delta) + safe.product(self.k_i, integral)
+        multiplier += safe.product(self.k_d, derivative)
         return safe.relu(multiplier), PidLagrangianState(integral, cost)

@@ -42,7 +42,7 @@ def token_log_probs(
     logits: Float[ArrayLike, "..., V"],
     tokens: Int[ArrayLike, "... in [0, V)"],
     *,
-    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    temperature: Float[ArrayLike, "[] or [...] in (0, inf)"] = 1.0,
     with_entropy: Static[bool, ""] = False,
 ) -> TokenLogProbs:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
@@ -74,7 +74,8 @@ def token_log_probs(
             tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
+            `[...]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -96,7 +97,8 @@ def token_log_probs(
     # Not by `log_softmax`, which holds an array of the size of the logits.
     x = jnp.where(logits <= _MASKED, _MASKED, logits)
     largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
-    gap = (x - largest[..., None]) / temperature
+    temperature = temperature + jnp.zeros_like(largest)
+    gap = (x - largest[..., None]) / temperature[..., None]
     log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
     picked = indexing.pick(x, tokens)
     is_impossible = (picked <= _MASKED) & (largest > _MASKED)

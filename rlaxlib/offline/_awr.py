@@ -13,7 +13,7 @@ from jax.lax import stop_gradient
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
 
@@ -68,6 +68,8 @@ def advantage_weighted_loss(
     adv: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
     max_weight: Float[ArrayLike, "in [0, inf]"],
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
 
@@ -83,9 +85,10 @@ def advantage_weighted_loss(
         adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), shape `[]`.
         max_weight: Maximum weight :math:`w_max`, in [0, inf], shape `[]`.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

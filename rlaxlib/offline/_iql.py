@@ -13,10 +13,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
@@ -28,6 +28,7 @@ def iql_value_loss(
     expectile: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the expectile value loss of implicit Q-learning (IQL).
 
@@ -44,9 +45,10 @@ def iql_value_loss(
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         expectile: Expectile :math:`τ`, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -71,6 +73,7 @@ def xql_value_loss(
     *,
     max_exponent: Float[ArrayLike, "in (0, inf]"] = 7.0,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
 
@@ -93,9 +96,10 @@ def xql_value_loss(
         max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
             linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -111,8 +115,8 @@ def xql_value_loss(
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
     clipped = safe.at_most(z, max_exponent)
-    # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
-    return jnp.expm1(clipped) * (1 + z - clipped) - clipped
+    # Equal to both cases: beyond the clip, the loss is linear.
+    return ratios.k3(clipped) + jnp.expm1(clipped) * (z - clipped)
 
 
 @checked
@@ -122,6 +126,7 @@ def sql_value_loss(
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the value loss of sparse Q-learning (SQL).
 
@@ -139,9 +144,10 @@ def sql_value_loss(
         temperature: Temperature :math:`α`, in (0, inf), in the unit of the values,
             shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

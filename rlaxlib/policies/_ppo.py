@@ -67,7 +67,7 @@ class PpoValueOutputs(NamedTuple):
 def ppo_clip_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -92,7 +92,7 @@ def ppo_clip_loss(
     Args:
         log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv: Advantages :math:`Â_t`, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all steps, or of each, shape `[]` or `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, inf], shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
@@ -183,7 +183,7 @@ def decoupled_ppo_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     proximal_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -140,7 +141,9 @@ def bandit_update(
     weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error
-    variances = (1 - weight) * (variances + weight * jnp.square(error))
+    # A factor of 1 - w would lose 1e-3 over 200,000 pulls: its rounding is a bias.
+    change = (1 - weight) * jnp.square(error) - variances
+    variances = variances + safe.product(weight, change)
     return BanditState(counts, means, variances)
 
 

@@ -159,7 +159,7 @@ def maximum_mean_discrepancy(
             squared = jnp.sum(jnp.square(difference), axis=-1)
             return jnp.mean(jnp.exp(-squared / (2 * bandwidth**2)))
         if kind == "laplacian":
-            absolute = jnp.sum(jnp.abs(difference), axis=-1)
+            absolute = jnp.sum(safe.absolute(difference), axis=-1)
             return jnp.mean(jnp.exp(-absolute / bandwidth))
         return jnp.mean(-_norm(difference))
 

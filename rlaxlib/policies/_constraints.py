@@ -250,5 +250,6 @@ class PidLagrangian(FunctionTuple):
         delta = cost - self.limit
         integral = safe.relu(state.integral + delta).astype(dtype)
         derivative = safe.relu(cost - state.cost)
-        multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
+        multiplier = safe.product(self.k_p, delta) + safe.product(self.k_i, integral)
+        multiplier += safe.product(self.k_d, derivative)
         return safe.relu(multiplier), PidLagrangianState(integral, cost)

@@ -470,4 +470,4 @@ def energy_distance_loss(
 
 def _mean_distance(x: Array, y: Array) -> Array:
     """Return the mean of |x_i - y_j| over all pairs."""
-    return jnp.mean(jnp.abs(x[:, None] - y[None, :]))
+    return jnp.mean(safe.absolute(x[:, None] - y[None, :]))

@@ -264,7 +264,7 @@ def test_observations_and_rewards_have_a_scale_of_one():
     r_t, discount_t = (7 * rng.normal(size=500)).astype(np.float32), np.zeros(500)
     moments = rlaxlib.running_moments().init(s[0])
     scale = rlaxlib.reward_scale().init(r_t)
-    s, r_t, *_ = phases.normalise(s, r_t, discount_t.astype(np.float32), moments, scale)
+    s, r_t, *_ = phases.normalize(s, r_t, discount_t.astype(np.float32), moments, scale)
     np.testing.assert_allclose(np.mean(s, axis=0), 0, atol=0.01)
     np.testing.assert_allclose(np.std(s, axis=0), 1, atol=0.01)
     np.testing.assert_allclose(np.std(r_t), 1, atol=0.01)

@@ -316,8 +316,8 @@ def discrete_sac_policy_loss(
     The gradients of the action values and the temperature are stopped.
 
     Args:
-        Other arguments: as `discrete_sac_value`.
         sample_mask: False for states to ignore, shape `[...]`; or None.
+        Other arguments: as `discrete_sac_value`.
 
     Returns:
         Loss, shape `[...]`, 0 for ignored states and if no action is legal.

@@ -187,3 +187,15 @@ def test_help_lists_the_topics_and_describes_fields_of_named_tuples():
         if isinstance(thing, type):
             assert "Alias for field" not in pydoc.render_doc(thing)
     assert rlaxlib.VTraceOutput.errors.__doc__.startswith("TD error, the target")
+
+
+def test_help_of_a_field_has_its_own_text_only():
+    described = 0
+    for name in rlaxlib.__all__:
+        thing = getattr(rlaxlib, name)
+        for field in getattr(thing, "_fields", ()):
+            text = getattr(thing, field).__doc__ or ""
+            others = [f" {other}: " in text for other in thing._fields]
+            assert not any(others), (name, field)
+            described += bool(text)
+    assert described > 100

@@ -106,6 +106,7 @@ def logged(answers, old, ref):
     return answers._replace(old_log_prob=old, ref_log_prob=ref)
 
 
+@jax.jit
 def reward(answers):
     """Return the fraction of the target that each answer has, [B]."""
     target = TARGETS[answers.inputs[:, 0] - V]

@@ -96,7 +96,7 @@ def describe(value: Any) -> str:
     kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
-    shape, dtype, *_ = binding.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):

@@ -236,10 +236,17 @@ def variants(value, mask_shape=()):
         yield from (1.5 * value + 0.1, 0.5 * value, 0.001 * value)
     elif jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         yield jax.random.split(value)[0]
-    elif jnp.issubdtype(value.dtype, jnp.floating):
-        yield from (0.7 * value, jnp.sign(value), jnp.flip(value), 3 * value)
     else:
-        yield jnp.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
+        yield from variants_of_array(np.asarray(value))
+
+
+def variants_of_array(value):
+    """Yield other values of an array, in NumPy: JAX would compile each change."""
+    if value.dtype.kind == "f":
+        yield from (np.float32(0.7) * value, np.sign(value), np.flip(value), 3 * value)
+    else:
+        other = np.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
+        yield other.astype(value.dtype)
 
 
 def changes(called):

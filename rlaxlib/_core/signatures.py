@@ -36,7 +36,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
@@ -303,16 +303,16 @@ class Plan:
         self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
     ) -> Roles:
         """Return the roles of leaves. Functions of the user get pytrees as they are."""
-        floats = {n: x for n, x in fits.items() if x[0].kind in FLOATS}
+
+        def at(names: Iterable[str]) -> tuple[int, ...]:
+            return tuple([fits[n][1].place for n in names])
+
+        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
         states = [n for n in floats if specs.argument_of(n) in self.states]
-        trees = [n for n, (spec, _) in floats.items() if spec.is_tree]
+        trees = [n for n, spec in floats.items() if spec.is_tree]
         data = [n for n in floats if n not in states and n not in trees]
         kept = states if self.callables else states + trees
-
-        def places(names: list[str]) -> tuple[int, ...]:
-            return tuple(fits[n][1].place for n in names)
-
-        return Roles(*map(places, (data, kept, states, masked)), structure)
+        return Roles(at(data), at(kept), at(states), at(masked), structure)
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""

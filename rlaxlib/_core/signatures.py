@@ -36,7 +36,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
@@ -51,6 +51,7 @@ from rlaxlib._core.specs import Axes, Sizes, Spec
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = dict[str, Any]
+Static = tuple[tuple[str, Any], ...]
 
 
 @overload
@@ -126,6 +127,7 @@ class Plan:
         checked: The annotation of each argument that has, or contains, a spec.
         either: The type that is static, of flags and options that may be arrays too.
         bare: The annotations of settings and functions, which have no spec.
+        others: Names of arguments without an annotation, such as `self`.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -159,6 +161,7 @@ class Plan:
             if x.kind == "Flag" or x.options
         }
         self.bare = {n: x for n, x in hints.items() if n not in self.checked}
+        self.others = [n for n in self.names if n not in hints]
         self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
         self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
         mask = self.arrays.get("sample_mask")
@@ -206,33 +209,34 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
+    def check(self, given: Arguments) -> tuple[Static, list[Any], Fitted]:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            Static arguments, the leaves of arrays, and what follows from both.
+            Names and values of static arguments, the leaves of arrays, and what follows
+            from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
-        static: Arguments = {
+        known = {
             n: x
             for n, x in given.items()
             if n in self.static or type(x) is self.either.get(n)
         }
-        for name, value in static.items():
+        for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
+        static = tuple([(n, _hashable(x)) for n, x in known.items()])
         traced = {
-            n: x for n, x in given.items() if n in self.checked and n not in static
+            n: x for n, x in given.items() if n in self.checked and n not in known
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
-        known = tuple([(n, _hashable(x)) for n, x in static.items()])
         try:
-            fitted = self.fit(structure, types, known)
+            fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, hint = error.args
             raise errors.wrong_type(path, hint, self._described(given, {})) from None
@@ -268,9 +272,7 @@ class Plan:
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 
-    def _fit(
-        self, structure: Any, types: tuple[Type, ...], static: tuple[Any, ...]
-    ) -> Fitted:
+    def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
         """Fit arguments to their annotations."""
         leaves = [Leaf(*each) for each in enumerate(types)]
         constants = dict(static)
@@ -301,14 +303,16 @@ class Plan:
         self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
     ) -> Roles:
         """Return the roles of leaves. Functions of the user get pytrees as they are."""
-        floats = {n: x for n, x in fits.items() if x[0].kind in FLOATS}
+
+        def at(names: Iterable[str]) -> tuple[int, ...]:
+            return tuple([fits[n][1].place for n in names])
+
+        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
         states = [n for n in floats if specs.argument_of(n) in self.states]
-        trees = [n for n, (spec, _) in floats.items() if spec.is_tree]
+        trees = [n for n, spec in floats.items() if spec.is_tree]
         data = [n for n in floats if n not in states and n not in trees]
         kept = states if self.callables else states + trees
-        names = data, kept, states, masked
-        places = [tuple(fits[n][1].place for n in each) for each in names]
-        return Roles(*places, structure)
+        return Roles(at(data), at(kept), at(states), at(masked), structure)
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
@@ -336,7 +340,7 @@ class Plan:
         return places
 
     def _run(
-        self, given: Arguments, static: Arguments, leaves: list[Any], roles: Roles
+        self, given: Arguments, static: Static, leaves: list[Any], roles: Roles
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
@@ -345,16 +349,11 @@ class Plan:
             given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
-        settings = {n: given[n] for n in self.bare} | static
-        known = tuple([(n, _hashable(x)) for n, x in settings.items()])
-        others = {
-            n: x
-            for n, x in given.items()
-            if n not in self.checked and n not in self.bare
-        }
+        bare = tuple([(n, _hashable(given[n])) for n in self.bare])
+        others = {n: given[n] for n in self.others}
         run = self.program.compiled if is_ours else self.program.body
         with programs.mesh_of(leaves + jax.tree.leaves(others)):
-            return run(known, roles, leaves, others)
+            return run(static + bare, roles, leaves, others)
 
 
 def _type(part: Any) -> Type:

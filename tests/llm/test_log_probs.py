@@ -367,6 +367,42 @@ def test_memory_is_at_most_a_tenth_of_that_with_logits(dtype):
     assert linear < dense / 15
 
 
+def test_a_head_with_all_options_takes_at_most_700_mib():
+    shapes = {
+        "hidden": ((4096, 1024), jnp.bfloat16),
+        "head": ((1024, 256_000), jnp.bfloat16),
+        "tokens": ((4096, 8), jnp.int32),
+        "bias": ((256_000,), jnp.bfloat16),
+        "temperature": ((4096,), jnp.float32),
+        "kept": ((4096, 64), jnp.int32),
+    }
+
+    def loss(hidden, head, tokens, bias, temperature, kept):
+        options = {"bias": bias, "temperature": temperature, "kept": kept}
+        options |= {"soft_cap": 30.0, "with_entropy": True}
+        found = rlaxlib.linear_token_log_probs(hidden, head, tokens, **options)
+        return jnp.sum(found.log_prob) + jnp.sum(found.entropy)
+
+    arrays = [jax.ShapeDtypeStruct(*each) for each in shapes.values()]
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1)))
+    memory = gradient.lower(*arrays).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 700 * 2**20
+
+
+def test_a_head_of_half_precision_with_a_bias_equals_that_of_its_floats():
+    half = [jnp.asarray(x, jnp.bfloat16) for x in (STATES, HEAD, BIAS)]
+    settings = np.ones(STEPS, np.float32), SEVERAL, KEPT, 2.0
+
+    def gradient(*inputs):
+        return weighted_sum(in_chunks, *settings[1:])(*inputs, settings[0])
+
+    found = gradient(*half)
+    expected = gradient(*(x.astype(jnp.float32) for x in half))
+    close(found[0], expected[0], rtol=1e-4)
+    for one, other in zip(found[1], expected[1], strict=True):
+        close(one.astype(jnp.float32), other, rtol=2e-2, atol=2e-2)
+
+
 # --- Over devices. ---
 
 

@@ -103,7 +103,7 @@ def name_page(name):
             f".. autoclass:: rlaxlib.{name}\n   :members:\n   :no-index-entry:"
         )
     else:
-        text = textwrap.indent(catalog.docstring(name), "   ")
+        text = textwrap.indent(_with_math(catalog.docstring(name)), "   ")
         parts.append(f".. py:data:: {name}\n\n{text}")
     uses = catalog.uses().get(name, {}).items()
     confused, near = catalog.similar(name)
@@ -315,16 +315,21 @@ def write_signature(app, what, name, thing, options, arguments, result):
     return f"{arguments.removesuffix(')')})", result
 
 
-def add_arguments(app, what, name, thing, options, lines):
-    """Print the arguments that a variant takes from another function."""
+def prepare_docstring(app, what, name, thing, options, lines):
+    """Print what a docstring leaves out or says in a plain way.
+
+    These are the arguments that a variant takes from another function, equations, and
+    `A tuple of two: ...`, which napoleon reads as a type.
+    """
     if any(line.startswith("    Other arguments: as ") for line in lines):
         lines[:] = catalog.complete(thing).split("\n")
-
-
-def keep_returns_whole(app, what, name, thing, options, lines):
-    """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
-    lines[:] = text.split("\n")
+    lines[:] = _with_math(text).split("\n")
+
+
+def _with_math(text):
+    """Make equations of literal blocks, which editors show as they are written."""
+    return re.sub(r"^( *)::$", r"\1.. math::", text, flags=re.M)
 
 
 # --- Equations. ---
@@ -398,8 +403,7 @@ def setup(app):
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-signature", write_signature)
-    app.connect("autodoc-process-docstring", add_arguments, priority=300)
-    app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=300)
     app.connect("source-read", add_notebook)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)

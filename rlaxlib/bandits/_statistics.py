@@ -65,7 +65,9 @@ def bandit_init(num_arms: Static[int, "in [1, inf)"]) -> BanditState:
 
     Takes a number of arms, returns a state.
 
-    .. math:: N_a = 0,   μ̂_a = 0
+    ::
+
+        N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer in [1, inf).
@@ -100,7 +102,7 @@ def bandit_update(
 
     Takes a state and one pull, returns the next state.
 
-    .. math::
+    ::
 
         N_a' = γ N_a + 1[a = A]
         μ̂_a' = μ̂_a + 1[a = A] (R - μ̂_a) / N_a'
@@ -153,7 +155,9 @@ def sliding_window_init(
 
     Takes numbers of arms and of pulls, returns a state.
 
-    .. math:: N_a = 0,   μ̂_a = 0
+    ::
+
+        N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer in [1, inf).
@@ -188,7 +192,7 @@ def sliding_window_update(
 
     Takes a state and one pull, returns the next state.
 
-    .. math::
+    ::
 
         N_a = ∑_{s=t-W+1}^t 1[A_s = a],   μ̂_a = (1/N_a) ∑_{s=t-W+1}^t 1[A_s = a] R_s
 

@@ -48,7 +48,7 @@ def episodic_memory_intrinsic_rewards(
 
     Takes one trajectory and a state, returns its rewards and the next state.
 
-    .. math::
+    ::
 
         r = { β/s   if s ≤ s_max
             { 0     otherwise

@@ -315,7 +315,14 @@ STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discou
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
-    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob", "returns"),
+    *(
+        "ref_log_prob",
+        "values",
+        "teacher_logits",
+        "teacher_log_prob",
+        "sampler_log_prob",
+        "returns",
+    ),
 }
 MASKED = sorted(readers("sample_mask"))
 CUT = sorted(readers("truncated_t"))

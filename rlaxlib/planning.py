@@ -49,7 +49,9 @@ def plan_init(
 
     Takes the numbers of steps and dimensions, returns a plan.
 
-    .. math:: μ = 0,   σ = σ_0
+    ::
+
+        μ = 0,   σ = σ_0
 
     Args:
         num_steps: Number :math:`T` of steps, a Python integer in [1, inf).

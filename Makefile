@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar \
-	bench check wheel docs pdf tex figures release-check clean
+	bench gpu check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -67,6 +67,12 @@ minatar: .venv/with-examples  ## Train agents on MinAtar, where results are miss
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md
 
+# JAX for the device is that of the system.
+gpu:  ## Measure on a GPU, in nine minutes; all parts at small sizes by REHEARSE=1.
+	$(PYTHON) -m venv --system-site-packages .venv/gpu
+	.venv/gpu/bin/python -m pip install --quiet --editable '.[examples,reference,test]'
+	.venv/gpu/bin/python -m benchmarks.gpu $(and $(REHEARSE),--rehearse)
+
 check: .venv/with-dev  ## Check style, format and types.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -78,8 +84,10 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel al
 PDF := docs/_build/rlaxlib.pdf
 # The front page links to the PDF if there is one.
 docs: .venv/with-docs .venv/with-test,reference  ## Build the manual, and test its code.
+	@echo "Building the manual, which takes some minutes."
 	$(BIN)/python -m sphinx -EWq --keep-going $(and $(wildcard $(PDF)),-t pdf) \
 		docs docs/_build
+	@echo "The manual: file://$(CURDIR)/docs/_build/index.html. Now its tests run."
 	$(FAST) $(TESTS) tests/docs
 
 TEX := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
@@ -104,7 +112,7 @@ release-check: check wheel  ## Check that TAG is the version, and build what is 
 		|| { echo "TAG=$(TAG) is not the version of rlaxlib." >&2; exit 1; }
 
 clean:  ## Remove all that the other commands made.
-	rm -rf .venv build dist docs/_build docs/api docs/gallery *.egg-info
+	rm -rf .venv build dist docs/_build docs/algorithms docs/api docs/gallery *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
 IN_DEV := docs examples examples,reference reference test test,reference

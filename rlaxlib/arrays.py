@@ -245,9 +245,9 @@ def replace_masked(
 @checked
 def masked_mean(
     x: Float[ArrayLike, "..."],
+    *,
     mask: Bool[ArrayLike, "*M"] | None = None,
     axis: Static[int | Sequence[int], ""] | None = None,
-    *,
     axis_name: AxisName | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:
@@ -276,7 +276,7 @@ def masked_mean(
 
     Example:
         >>> x, mask = jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])
-        >>> print(rlaxlib.masked_mean(x, mask))
+        >>> print(rlaxlib.masked_mean(x, mask=mask))
         2.0
 
     References:
@@ -298,8 +298,8 @@ def masked_mean(
 @checked
 def standardize(
     x: Float[ArrayLike, "..."],
-    mask: Bool[ArrayLike, "*M"] | None = None,
     *,
+    mask: Bool[ArrayLike, "*M"] | None = None,
     ddof: Static[int, "in [0, inf)"] = 0,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 0.0,
     axis_name: AxisName | None = None,

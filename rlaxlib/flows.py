@@ -23,7 +23,7 @@ from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key, Static
 
 __all__ = [
     "DiffusionSample",
@@ -122,6 +122,7 @@ def flow_matching_loss(
     velocity: Float[ArrayLike, "..., D"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the flow-matching loss.
 
@@ -137,9 +138,10 @@ def flow_matching_loss(
         prediction: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
         velocity: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
         stop_target_gradients: Whether to stop the gradient of `velocity`.
+        sample_mask: False for predictions to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored predictions.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -335,7 +337,7 @@ def diffusion_reverse_step(
     alpha_bar: Float[ArrayLike, "in [0, 1]"],
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
-    clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
+    clip: Float[ArrayLike, "in [0, inf]"] = jnp.inf,
 ) -> Float[Array, "D like x"]:
     """Sample one step of the reverse process of a diffusion (DDPM).
 
@@ -366,7 +368,7 @@ def diffusion_reverse_step(
         next_alpha_bar: Share :math:`ᾱ'` of the step before it in the schedule, or 1
             after the first one, in (0, 1] and in [`alpha_bar`, 1], shape `[]`.
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
-        clip: Bound of :math:`|â|`, in (0, inf], shape `[]`; 1 for actions in [-1, 1].
+        clip: Bound of :math:`|â|`, in [0, inf], shape `[]`; 1 for actions in [-1, 1].
 
     Returns:
         The next sample :math:`x'`, shape `[D]`.

@@ -154,7 +154,12 @@ ENTRIES = {
     # π_ref max(0, 2 w - 1), with the win rates w. Its mean reward depends on the
     # reference: 0.68 or more at 35 seeds.
     "kto": learner("kto", halves, start=tuned, states=0.68),
-    "reward_model": preferring("reward_model", SCALE, apply=scores, measure=explained),
+    "reward_model": preferring(
+        *("reward_model", SCALE),
+        apply=scores,
+        measure=explained,
+        measured="the part of the variance of rewards that the scores explain",
+    ),
     # Distillation.
     "on_policy_distillation": learner(
         "on_policy_distillation", taught, measure=tokens.closeness(to_teacher)

@@ -18,7 +18,7 @@ from zoo.training import Entry, Run, begin, descend
 
 P, T, V = 3, 4, 6  # Prompts, tokens of an answer, and tokens in all.
 TARGETS = jnp.array([[3, 0, -1, -1], [1, 4, 0, -1], [5, 2, 2, 0]])
-ABOUT = "Tokens: 3 prompts with answers of 2 to 4 tokens, rewarded for each right one"
+ABOUT = "Tokens: 3 prompts with answers of 2 to 4 tokens"
 RANDOM, TUNED = 0.14, 0.43  # Rewards of `first` and `tuned` with logits without noise.
 UPDATES = 1200
 OPTIMIZER = optax.adam(optax.linear_schedule(0.05, 0.0, UPDATES))
@@ -254,7 +254,8 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
             the reference.
         measure: Function of the reference to one of the policy, both tables.
         options: `repeats`, the updates for each batch; `period`, the updates from one
-            reference to the next; `start`, the first table; and fields of the entry.
+            reference to the next; `start`, the first table; `measured`, what `measure`
+            is; and fields of the entry.
     """
     repeats, period = options.pop("repeats", 1), options.pop("period", NEVER)
     start = options.pop("start", first)
@@ -276,7 +277,11 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
         return Run(state, update, keys, lambda state: measured(state.params))
 
     random, states = 0.0, 0.9
+    measured = "how far the policy is on the way from its reference to the optimum"
     if measure is mean_reward:
         random, states = {first: RANDOM, tuned: TUNED}[start], 0.95
+        policy = {first: "a random policy", tuned: "a tuned policy"}[start]
+        measured = f"the share of right tokens, at first that of {policy}"
+    about = f"{ABOUT}; measured is {options.pop('measured', measured)}"
     options = {"states": states, "fails": ("reward",)} | options
-    return Entry(recipe, run, ABOUT, random=random, best=1.0, **options)
+    return Entry(recipe, run, about, random=random, best=1.0, **options)

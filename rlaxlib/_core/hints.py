@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import batches, binding
-from rlaxlib._core.batches import Call, Function, Shapes
-from rlaxlib._core.specs import Interval, Shape, Spec
+from rlaxlib._core import batches, binding, specs
+from rlaxlib._core.batches import Call, Shapes
+from rlaxlib._core.specs import Interval, Shape, is_many
 
 # How to convert arrays that JAX does not read, by a method that they have.
 _READS = {
@@ -44,19 +44,32 @@ class Change(NamedTuple):
     shapes: Mapping[str, Shapes]
 
 
-def hint(
-    name: str, wanted: Mapping[str, Spec], given: Mapping[str, Any], function: Function
-) -> list[str]:
+def hint(name: str, call: Call) -> list[str]:
     """Return lines that may help with an argument that does not fit; or none."""
-    passed = {n for n, x in given.items() if not isinstance(x, str | None)}
-    call = Call(function, given, {n: x for n, x in wanted.items() if n in passed})
-    if name not in call.wanted:
+    spec = call.wanted[name]
+    passed = {
+        n: x
+        for n, x in call.wanted.items()
+        if not (x.is_tree or x.kind == "Flag" or isinstance(call.given[n], str | None))
+    }
+    if spec.is_tree:
+        alone = call._replace(wanted={name: spec})
+        return [x for x in [_conversion(name, alone)] if x and alone.wrong()]
+    call = call._replace(wanted=passed)
+    if name not in passed:
         return []
     if wrong := call.wrong():
-        way = _conversion(name, call)
-        swapped = [] if way and len(wrong) == 1 else _search(call, _exchanges(call))
-        return swapped or [way] * bool(way)
-    is_key = wanted[name].kind == "Key" and any(map(batches.has_many, wanted.values()))
+        way, value = _conversion(name, call), call.given[name]
+        shapes = call.shapes() | {n: _shape(call.given[n]) for n in wrong}
+        whole = _search(call, [Change((name,), way, dict.fromkeys(_TIME, shapes))])
+        if way and whole and len(wrong) == 1:
+            return [way]
+        # A conversion after which the array does not fit was not meant.
+        alone = call._replace(wanted={name: spec}).fits({name: shapes[name]})
+        is_sure = is_foreign(value) or not way.startswith("Convert")
+        is_likely = way and (whole or alone or is_sure)
+        return _search(call, _exchanges(call)) or [way] * bool(is_likely)
+    is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 
 
@@ -88,7 +101,15 @@ def _exchanges(call: Call) -> Iterator[Change]:
             text = f"`{one}` and `{other}` fit if they are exchanged: the order is "
             # By shapes alone, an exchange in a batch is too uncertain.
             after = dict.fromkeys(_TIME if wrong else [""], new.shapes())
-            yield Change((one, other), f"{text}({call.order}).", after)
+            yield Change((one, other), f"{text}({_order(one, other, call)}).", after)
+
+
+def _order(one: str, other: str, call: Call) -> str:
+    """Return the order of arguments, or that of the fields of a state."""
+    root = specs.argument_of(one)
+    if root not in (one, other) and root == specs.argument_of(other):
+        return ", ".join(specs.fields(cast(Any, type(call.given[root]))))
+    return call.order
 
 
 def _changes(call: Call) -> Iterator[Change]:
@@ -119,7 +140,7 @@ def _alternatives(
     """Return changes of an argument: a text, what to write in it, and the shape."""
     shape, wanted = shapes[name], call.wanted[name].shapes
     is_one = shape[-1:] == (1,) and all(
-        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(binding.is_many, x)))
+        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(is_many, x)))
         for x in wanted
     )
     # If all have a last axis of size 1, it may be one of the example.
@@ -145,6 +166,13 @@ def _alternatives(
 
 
 # --- Types and dtypes. ---
+
+
+def _shape(value: Any) -> Shape:
+    """Return the shape of a value once it is an array."""
+    if type(value) not in (list, tuple):
+        return tuple(getattr(value, "shape", ()))
+    return (len(value), *_shape(next(iter(value), None)))
 
 
 def is_foreign(value: Any) -> bool:
@@ -178,9 +206,9 @@ def _conversion(name: str, call: Call) -> str:
             return f"Convert it: `jnp.asarray({name})`."
         except (TypeError, ValueError, RuntimeError):  # Such as entries of many shapes.
             return ""
-        if binding.has_kind(value.shape, value.dtype, spec.kind):
+        if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, _ = binding.type_of(value)
+    shape, dtype, *_ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type):

@@ -135,7 +135,7 @@ def tanh_normal_log_prob(
 
 @checked(compiled=False)
 def tanh_normal_log_prob_of_action(
-    action: Float[ArrayLike, "D"],
+    a: Float[ArrayLike, "D"],
     mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
@@ -149,7 +149,7 @@ def tanh_normal_log_prob_of_action(
     `tanh_normal_log_prob` is more accurate.
 
     Args:
-        action: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
+        a: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
             the nearest value inside, and has no gradient.
         mean: Mean :math:`μ` of the Gaussian, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
@@ -161,8 +161,8 @@ def tanh_normal_log_prob_of_action(
         ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> action, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
-        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev).round(4))
+        >>> a, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(a, mean, stddev).round(4))
         -0.8037
 
     References:
@@ -170,7 +170,7 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    return _log_prob_of_action(action, mean, stddev, _margin(action))
+    return _log_prob_of_action(a, mean, stddev, _margin(a))
 
 
 @checked
@@ -204,8 +204,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "..., D"]:
         """Sample an action, differentiable by `mu` and `sigma`.
 
@@ -216,9 +216,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Actions within the bounds, shape `[..., D]`.
@@ -248,8 +249,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the density of an action.
 
@@ -262,9 +263,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
@@ -296,8 +298,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-density of an action.
 
@@ -310,9 +312,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
@@ -467,11 +470,13 @@ def _margin(action: ArrayLike) -> float:
 
 
 def _bounds(
-    action_spec: Any, minimum: ArrayLike, maximum: ArrayLike
+    action_spec: Any, minimum: ArrayLike | None, maximum: ArrayLike | None
 ) -> tuple[ArrayLike, ArrayLike]:
     """Return the bounds of an action, those of an object if there is one."""
     if action_spec is None:
-        return minimum, maximum
+        return -1.0 if minimum is None else minimum, 1.0 if maximum is None else maximum
+    if not (minimum is None and maximum is None):
+        checks.fail("`minimum` and `maximum` must be None beside an `action_spec`")
     for low, high in (("minimum", "maximum"), ("low", "high")):
         if hasattr(action_spec, low) and hasattr(action_spec, high):
             return getattr(action_spec, low), getattr(action_spec, high)

@@ -42,7 +42,7 @@ def token_log_probs(
     logits: Float[ArrayLike, "..., V"],
     tokens: Int[ArrayLike, "... in [0, V)"],
     *,
-    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    temperature: Float[ArrayLike, "[] or [...] in (0, inf)"] = 1.0,
     with_entropy: Static[bool, ""] = False,
 ) -> TokenLogProbs:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
@@ -55,16 +55,27 @@ def token_log_probs(
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
-    Position `t` of the logits predicts position `t` of `tokens`: pass `logits[:-1]`
-    with `tokens[1:]` of one sequence. To normalise over the tokens that top-k or top-p
-    sampling kept, pass `jnp.where(kept, logits, -jnp.inf)`.
+    Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
+
+    - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
+    - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;
+    - of the R tokens of an answer alone, `log_prob[-R:]` and `mask[-R:]`, `[R]`.
+
+    The mask includes the token that ends an answer, also where padding is the same
+    token: build it from lengths, not by `tokens != pad`.
+
+    To normalise over the tokens that top-k or top-p sampling kept, pass
+    `jnp.where(kept, logits, -jnp.inf)`.
 
     Args:
         logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
             tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
+            `[...]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -86,7 +97,8 @@ def token_log_probs(
     # Not by `log_softmax`, which holds an array of the size of the logits.
     x = jnp.where(logits <= _MASKED, _MASKED, logits)
     largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
-    gap = (x - largest[..., None]) / temperature
+    temperature = temperature + jnp.zeros_like(largest)
+    gap = (x - largest[..., None]) / temperature[..., None]
     log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
     picked = indexing.pick(x, tokens)
     is_impossible = (picked <= _MASKED) & (largest > _MASKED)
@@ -127,8 +139,16 @@ def linear_token_log_probs(
     precision accumulate in float32. Forward-mode and second derivatives are not
     supported.
 
-    Position `t` of `hidden` predicts position `t` of `tokens`: pass `hidden[:-1]` with
-    `tokens[1:]` of one sequence.
+    Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
+
+    - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
+    - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;
+    - of the R tokens of an answer alone, `log_prob[-R:]` and `mask[-R:]`, `[R]`.
+
+    The mask includes the token that ends an answer, also where padding is the same
+    token: build it from lengths, not by `tokens != pad`.
 
     For a batch, reshape `hidden` to `[B * T, D]` rather than use `jax.vmap`, so that
     the gradient of `head` is accumulated at once. `head` may be sharded over devices by

@@ -21,6 +21,7 @@ from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import devices, indexing, ratios, safe, streams
+from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Key
 from rlaxlib.llm._shared import means
@@ -43,9 +44,10 @@ def cispo_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "[] or [...]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 1.0,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
@@ -65,13 +67,14 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        epsilon: Clipping range :math:`ε` downwards, in [0, inf), shape `[]`.
+        epsilon: Clipping range :math:`ε` downwards, in [0, inf], shape `[]`.
         epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
+        stop_target_gradients: Whether `adv` gets no gradient. The weight has none.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
-        `RatioOutputs`. Only `log_prob` has a gradient.
+        `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -87,9 +90,10 @@ def cispo_loss(
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
+    adv, old_log_prob = stop_if(stop_target_gradients, adv), stop_gradient(old_log_prob)
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
-    loss = -safe.product(stop_gradient(weight * adv), log_prob)
+    loss = -safe.product(stop_gradient(weight) * adv, log_prob)
     outputs = _statistics(log_prob, old_log_prob, weight != ratio)
     return loss, outputs
 
@@ -102,6 +106,7 @@ def sapo_loss(
     temperature_positive: Float[ArrayLike, "in (0, inf)"] = 1.0,
     temperature_negative: Float[ArrayLike, "in (0, inf)"] = 1.05,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the soft adaptive policy optimisation loss (SAPO).
@@ -122,7 +127,7 @@ def sapo_loss(
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
-        `RatioOutputs`. Only `log_prob` has a gradient.
+        `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -136,8 +141,8 @@ def sapo_loss(
         Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
         https://arxiv.org/abs/2511.20347
     """
-    adv = stop_gradient(adv)
-    log_ratio = ratios.log_ratio(log_prob, stop_gradient(old_log_prob))
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
     # An infinite ratio times a derivative of 0 would be NaN.
     ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
@@ -150,7 +155,7 @@ def sapo_loss(
 def gspo_ratio(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
-    level: Literal["sequence", "token"] = "sequence",
+    kind: Literal["gspo", "gspo_token"] = "gspo",
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -162,10 +167,10 @@ def gspo_ratio(
 
     .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
-    All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
-    of :math:`s`. At the level `"token"` the gradient of token `t` is
-    :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
-    If all are equal, the mean over tokens has the same gradient at both levels.
+    All tokens have the value :math:`s`, the geometric mean of their ratios, and in GSPO
+    its gradient. In GSPO-token the gradient of token `t` is :math:`s ∇ log π(a_t)`, so
+    that advantages may differ between tokens. If all are equal, the mean over tokens
+    has the same gradient in both.
 
     Pass its logarithm to `ppo_clip_loss` as `log_prob`, with zeros as `old_log_prob`
     and a clipping range of about 3e-4. Aggregate by `"sequence_mean_token_mean"`.
@@ -173,7 +178,7 @@ def gspo_ratio(
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
-        level: `"sequence"` or `"token"`.
+        kind: `"gspo"` or `"gspo_token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -183,7 +188,7 @@ def gspo_ratio(
         Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If a shape, dtype or `level` is wrong.
+        ArgumentError: If a shape, dtype or `kind` is wrong.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -198,7 +203,7 @@ def gspo_ratio(
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
     mean = means(log_ratio, sample_mask, segment_ids, axis_name)
-    if level == "token":
+    if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
     bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
@@ -210,9 +215,10 @@ def gmpo_loss(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
     adv: Float[ArrayLike, "[] or [T]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.4,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.4,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
@@ -235,10 +241,11 @@ def gmpo_loss(
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`; or of the answer of each
             token, shape `[T]`.
-        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
+        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf],
             shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -247,8 +254,8 @@ def gmpo_loss(
     Returns:
         A tuple of two: the loss :math:`L` at each token, shape `[T]`, 0 for ignored
         tokens, and the `RatioOutputs` of the tokens. Aggregate by
-        `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
-        ratios is bounded by e^20, and has no gradient beyond.
+        `"sequence_mean_token_mean"`. The mean of the ratios is bounded by e^20, and has
+        no gradient beyond.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -264,7 +271,7 @@ def gmpo_loss(
         https://arxiv.org/abs/2507.20673
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
-    adv, old_log_prob = stop_gradient((adv, old_log_prob))
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     # `minimum` and `maximum` would halve the gradient at the bounds.
     upper = jnp.where(log_ratio > high, high, log_ratio)
@@ -389,8 +396,8 @@ def clip_cov_mask(
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
     mask = streams.filled(sample_mask, log_prob)
-    log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
-    adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
+    log_prob = log_prob - arrays.masked_mean(log_prob, mask=mask, axis_name=axis_name)
+    adv = adv - arrays.masked_mean(adv, mask=mask, axis_name=axis_name)
     covariance = log_prob * adv
     is_high = mask & (covariance >= minimum) & (covariance <= maximum)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)
@@ -510,6 +517,6 @@ def _statistics(
     log_prob: Array, old_log_prob: Array, clipped: Array | bool = False
 ) -> RatioOutputs:
     """Return the statistics of ratios, for a loss that clips some of them."""
-    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, stop_gradient(old_log_prob))
+    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
     kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), clipped | bounded, kl)

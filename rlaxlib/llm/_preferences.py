@@ -45,6 +45,8 @@ def dpo_loss(
     beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
     kind: Literal["sigmoid", "ipo", "hinge", "robust"] = "sigmoid",
     label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the direct preference optimisation loss (DPO, IPO, SLiC, cDPO).
 
@@ -73,9 +75,10 @@ def dpo_loss(
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
         label_smoothing: Probability :math:`ε` of a wrong label, in [0, 0.5),
             shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
@@ -128,6 +131,8 @@ def simpo_loss(
     mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
     margin: Float[ArrayLike, ""] = 1.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the simple preference optimisation loss (SimPO).
 
@@ -145,9 +150,10 @@ def simpo_loss(
         beta: Coefficient :math:`β`, in (0, inf), shape `[]`. The paper uses 2 to 2.5.
         margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
             shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -170,6 +176,8 @@ def orpo_loss(
     mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
     mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     coefficient: Float[ArrayLike, "in [0, inf)"] = 0.1,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the odds-ratio preference optimisation loss (ORPO).
 
@@ -189,10 +197,11 @@ def orpo_loss(
         mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
             shape `[...]`.
         coefficient: Coefficient :math:`λ`, in [0, inf), shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`. It is finite: the odds are those of the
-        largest probability below 1 if a log-probability rounds to 0.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs. It is finite: the odds
+        are those of the largest probability below 1 if a log-probability rounds to 0.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -227,6 +236,8 @@ def kto_loss(
     beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
     desirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
     undesirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Kahneman-Tversky optimisation loss (KTO).
 
@@ -251,9 +262,10 @@ def kto_loss(
         desirable_weight: Weight :math:`λ_D`, in [0, inf), shape `[]`.
         undesirable_weight: Weight :math:`λ_U`, in [0, inf), shape `[]`. Choose weights
             with which both kinds of answers have about the same sum.
+        sample_mask: False for answers to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each answer, shape `[...]`.
+        Loss of each answer, shape `[...]`, 0 for ignored answers.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -282,6 +294,8 @@ def bradley_terry_loss(
     reward_rejected: Float[ArrayLike, "..."],
     margin: Float[ArrayLike, "[] or [...]"] = 0.0,
     centering: Float[ArrayLike, "in [0, inf)"] = 0.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Bradley-Terry loss of a reward model.
 
@@ -297,9 +311,10 @@ def bradley_terry_loss(
         reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
         margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
         centering: Coefficient :math:`c`, in [0, inf), such as 0.01, shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -325,9 +340,10 @@ def bradley_terry_loss(
 def generalized_jsd(
     student_logits: Float[ArrayLike, "..., V"],
     teacher_logits: Float[ArrayLike, "..., V"],
-    beta: Float[ArrayLike, "in [0, 1]"] = 0.5,
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.5,
     *,
     top_k: Static[int, "in [1, V-1]"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the generalised Jensen-Shannon divergence of distillation (GKD).
 
@@ -352,11 +368,12 @@ def generalized_jsd(
         student_logits: Logits of the student; minus infinity is allowed,
             shape `[..., V]`.
         teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
-        beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
+        mix: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
         top_k: Number of tokens, a Python integer in [1, V-1]; or None for all.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Divergences, at least 0, shape `[...]`.
+        Divergences, at least 0, shape `[...]`, 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -364,7 +381,7 @@ def generalized_jsd(
     Example:
         >>> student_logits = jnp.log(jnp.array([0.25, 0.5, 0.25]))
         >>> teacher_logits = jnp.log(jnp.array([0.5, 0.25, 0.25]))
-        >>> kl = rlaxlib.generalized_jsd(student_logits, teacher_logits, beta=1.0)
+        >>> kl = rlaxlib.generalized_jsd(student_logits, teacher_logits, mix=1.0)
         >>> print(kl.round(4), (0.25 * jnp.log(2.0)).round(4))
         0.1733 0.1733
 
@@ -379,11 +396,11 @@ def generalized_jsd(
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
     p = stop_gradient(p)
-    both = jnp.stack([jnp.log(beta) + p, jnp.log1p(-beta) + q])
+    both = jnp.stack([jnp.log(mix) + p, jnp.log1p(-mix) + q])
     m = jax.nn.logsumexp(both, axis=0)
     # At the limits, m is q or p, and one of the divergences is 0.
-    teacher_weight = jnp.where(beta == 0, 1, beta)
-    student_weight = jnp.where(beta == 1, 1, 1 - beta)
+    teacher_weight = jnp.where(mix == 0, 1, mix)
+    student_weight = jnp.where(mix == 1, 1, 1 - mix)
     kl = distributions.categorical_kl_divergence
     return teacher_weight * kl(p, m) + student_weight * kl(q, m)
 

@@ -111,7 +111,7 @@ def reward_scale(
 
     Returns:
         A `RewardScale`. `init(r_t)` returns the initial `RewardScaleState` for
-        rewards like the template. `update(r_t, discount_t, state)` takes rewards and
+        rewards like the template. `update(state, r_t, discount_t)` takes rewards and
         the discounts that follow them, each of shape `[T]`, and the keywords
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
@@ -124,7 +124,7 @@ def reward_scale(
     Example:
         >>> init, update = rlaxlib.reward_scale()
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0])
-        >>> scale, state = update(r_t, discount_t, init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t)
         >>> print(scale, state.moments.mean)
         0.75 1.75
 
@@ -173,9 +173,9 @@ class RewardScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
+        state: RewardScaleState,
         r_t: Real[ArrayLike, "T"],
         discount_t: Float[ArrayLike, "T in [0, 1]"],
-        state: RewardScaleState,
         *,
         truncated_t: Bool[ArrayLike, "T"] | None = None,
         sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -183,10 +183,10 @@ class RewardScale(FunctionTuple):
         """Include the rewards of a chunk of one stream.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[T]`.
             discount_t: Discounts that follow them, in [0, 1], 0 where an episode
                 terminates, shape `[T]`.
-            state: State of the scale.
             truncated_t: True where the stream is cut after a step although the episode
                 had not ended, shape `[T]`; or None.
             sample_mask: False for time steps to ignore, such as resets, shape `[T]`; or
@@ -202,7 +202,7 @@ class RewardScale(FunctionTuple):
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
         moments, moments_state = running_moments(axis_name=self.axis_name).update(
-            sums, state.moments, sample_mask=sample_mask
+            state.moments, sums, sample_mask=sample_mask
         )
         variance = moments.variance
         epsilon, max_return = (
@@ -241,7 +241,7 @@ def return_based_scale(
 
     Returns:
         A `ReturnBasedScale`. `init(r_t)` returns the initial `ReturnScaleState` for
-        rewards like the template. `update(r_t, discount_t, returns, state)` takes
+        rewards like the template. `update(state, r_t, discount_t, returns)` takes
         rewards, discounts of the same shape, and returns of any shape, such as those of
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
@@ -255,7 +255,7 @@ def return_based_scale(
     Example:
         >>> init, update = rlaxlib.return_based_scale()
         >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
-        >>> scale, state = update(r_t, discount_t, jnp.array([6.0, 10.0]), init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t, jnp.array([6.0, 10.0]))
         >>> print(scale**2)
         26.0
 
@@ -299,10 +299,10 @@ class ReturnBasedScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
+        state: ReturnScaleState,
         r_t: Real[ArrayLike, "..."],
         discount_t: Float[ArrayLike, "... in [0, 1]"],
         returns: Real[ArrayLike, "*R"],
-        state: ReturnScaleState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
         returns_mask: Bool[ArrayLike, "*R"] | None = None,
@@ -310,10 +310,10 @@ class ReturnBasedScale(FunctionTuple):
         """Include rewards, discounts and returns.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[...]`.
             discount_t: Discounts that follow them, in [0, 1], shape `[...]`.
             returns: Returns of any other shape, shape `[...]`.
-            state: State of the scale.
             sample_mask: False for rewards and discounts to ignore, shape `[...]`; or
                 None.
             returns_mask: False for the returns to ignore, shape `[...]`; or None.
@@ -326,9 +326,9 @@ class ReturnBasedScale(FunctionTuple):
         """
         _, update = running_moments(axis_name=self.axis_name)
         steps, steps_state = update(
-            (r_t, discount_t), state.steps, sample_mask=sample_mask
+            state.steps, (r_t, discount_t), sample_mask=sample_mask
         )
-        g, returns_state = update(returns, state.returns, sample_mask=returns_mask)
+        g, returns_state = update(state.returns, returns, sample_mask=returns_mask)
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
@@ -339,8 +339,8 @@ class ReturnBasedScale(FunctionTuple):
 @checked(compiled=False)
 def percentile_scale(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.99,
-    low: Float[ArrayLike, "in [0, 100]"] = 5.0,
-    high: Float[ArrayLike, "in [low, 100]"] = 95.0,
+    low_percentile: Float[ArrayLike, "in [0, 100]"] = 5.0,
+    high_percentile: Float[ArrayLike, "in [low_percentile, 100]"] = 95.0,
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     axis_name: AxisName | None = None,
@@ -361,8 +361,8 @@ def percentile_scale(
 
     Args:
         decay: Decay :math:`d`, in [0, 1), shape `[]`.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound :math:`S_min` of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
 
@@ -370,12 +370,11 @@ def percentile_scale(
         A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
         `ReturnRange`, for returns like the template. `init(returns, 1.0)` starts from a
         range of 1, without the correction of the bias, as TD-MPC2 does; the code of
-        DreamerV3 starts from 0. `update(returns, state)` takes
-        returns, floats or integers of any shape, and returns the scale, of shape `[]`,
-        and the next state. The keyword `sample_mask` is false for returns to ignore,
-        which may be NaN; its axes are the first of the returns. If it excludes all, the
-        state stays the same. The scale has no gradient. DreamerV3 subtracts
-        `state.mean.low`.
+        DreamerV3 starts from 0. `update(state, returns)` takes returns, floats or
+        integers of any shape, and returns the scale, of shape `[]`, and the next state.
+        The keyword `sample_mask` is false for returns to ignore, which may be NaN; its
+        axes are the first of the returns. If it excludes all, the state stays the same.
+        The scale has no gradient. DreamerV3 subtracts `state.mean.low`.
 
     Raises:
         ArgumentError: If a setting is out of range, or the returns or mask do not fit.
@@ -383,7 +382,7 @@ def percentile_scale(
     Example:
         >>> init, update = rlaxlib.percentile_scale(decay=0.5)
         >>> returns = jnp.arange(101.0)
-        >>> scale, state = update(returns, init(returns))
+        >>> scale, state = update(init(returns), returns)
         >>> print(scale, state.mean.low)
         90.0 5.0
 
@@ -392,7 +391,7 @@ def percentile_scale(
         2023. https://arxiv.org/abs/2301.04104
     """
     ema, names = create_ema(decay), devices.names(axis_name)
-    return PercentileScale(ema, low, high, min_scale, names)
+    return PercentileScale(ema, low_percentile, high_percentile, min_scale, names)
 
 
 @jax.tree_util.register_dataclass
@@ -402,15 +401,15 @@ class PercentileScale(FunctionTuple):
 
     Attributes:
         ema: Moving average of the range.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
     """
 
     ema: Ema
-    low: ArrayLike
-    high: ArrayLike
+    low_percentile: ArrayLike
+    high_percentile: ArrayLike
     min_scale: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
@@ -445,16 +444,16 @@ class PercentileScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
-        returns: Real[ArrayLike, "..."],
         state: EmaState,
+        returns: Real[ArrayLike, "..."],
         *,
         sample_mask: Bool[ArrayLike, "*M"] | None = None,
     ) -> tuple[Float[Array, ""], EmaState]:
         """Include returns.
 
         Args:
-            returns: Returns, shape `[...]`.
             state: State of the scale.
+            returns: Returns, shape `[...]`.
             sample_mask: False for the returns to ignore, shape `[...]`. Its axes are
                 the first ones of the returns; or None.
 
@@ -465,8 +464,9 @@ class PercentileScale(FunctionTuple):
             ArgumentError: If a shape or dtype is wrong.
         """
         dtype = state.mean.low.dtype
+        percentiles = self.low_percentile, self.high_percentile
         low, high, min_scale = (
-            jnp.asarray(x, dtype) for x in (self.low, self.high, self.min_scale)
+            jnp.asarray(x, dtype) for x in (*percentiles, self.min_scale)
         )
         ranked, count = _rank(returns, sample_mask, dtype, self.axis_name)
         bottom, top = (_percentile(ranked, count, q) for q in (low, high))

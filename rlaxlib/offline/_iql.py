@@ -16,7 +16,7 @@ from rlaxlib import losses
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
@@ -28,6 +28,7 @@ def iql_value_loss(
     expectile: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the expectile value loss of implicit Q-learning (IQL).
 
@@ -44,9 +45,10 @@ def iql_value_loss(
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         expectile: Expectile :math:`τ`, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -69,8 +71,9 @@ def xql_value_loss(
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
-    max_clip: Float[ArrayLike, "in (0, inf]"] = 7.0,
+    max_exponent: Float[ArrayLike, "in (0, inf]"] = 7.0,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
 
@@ -90,19 +93,20 @@ def xql_value_loss(
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
-        max_clip: Error :math:`c`, in (0, inf], in temperatures, from which it is
+        max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
             linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> gradient = jax.grad(rlaxlib.xql_value_loss)
-        >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
+        >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_exponent=jnp.log(4.0)):.3f}")
         -3.000
 
     References:
@@ -110,7 +114,7 @@ def xql_value_loss(
         https://arxiv.org/abs/2301.02328
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = safe.at_most(z, max_clip)
+    clipped = safe.at_most(z, max_exponent)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
     return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 
@@ -122,6 +126,7 @@ def sql_value_loss(
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the value loss of sparse Q-learning (SQL).
 
@@ -139,9 +144,10 @@ def sql_value_loss(
         temperature: Temperature :math:`α`, in (0, inf), in the unit of the values,
             shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -85,7 +85,7 @@ def policy_gradient_loss(
 @checked
 def reinforce_loss(
     log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -102,7 +102,7 @@ def reinforce_loss(
 
     Args:
         log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        adv: Advantages :math:`Â_t` of those actions, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all actions, or of each, shape `[]` or `[...]`.
         stop_target_gradients: Whether to stop the gradient of the advantages.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -195,7 +195,8 @@ def acer_policy_loss(
     The first term has truncated importance weights. The second corrects their bias with
     the critic: :math:`c = ∞` is importance sampling alone, :math:`c = 0` the critic
     alone. The policy's gradient flows through :math:`log π_t` alone. The trust region
-    of the paper is not included.
+    of the paper is not included. As the correction is over all actions, there are no
+    `RatioOutputs`; `importance_statistics` describes the weights of those taken.
 
     Args:
         logits_t: Logits of the policy :math:`π`, shape `[..., A]`.

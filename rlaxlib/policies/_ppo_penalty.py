@@ -29,7 +29,7 @@ __all__ = [
 def ppo_penalty_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     coefficient: Float[ArrayLike, "in [0, inf)"],
     *,
     kl: Float[ArrayLike, "..."] | None = None,
@@ -139,8 +139,8 @@ def adaptive_kl_coefficient(
 def simple_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in (0, inf)"] = 0.2,
+    adv: Float[ArrayLike, "[] or [...]"],
+    epsilon: Float[ArrayLike, "in (0, inf]"] = 0.2,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -158,7 +158,7 @@ def simple_policy_loss(
     :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
+        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf], shape `[]`.
         Other arguments: as `ppo_clip_loss`.
 
     Returns:
@@ -188,7 +188,7 @@ def simple_policy_loss(
 def discovered_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     alpha: Float[ArrayLike, "in (0, inf)"] = 2.0,
     beta: Float[ArrayLike, "in (0, inf)"] = 0.6,
     *,
@@ -209,7 +209,8 @@ def discovered_policy_loss(
     This is not direct preference optimisation.
 
     Args:
-        adv: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all steps, or of each, standardised for the
+            defaults, shape `[]` or `[...]`.
         alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
         beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
         Other arguments: as `ppo_clip_loss`.

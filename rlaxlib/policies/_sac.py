@@ -123,7 +123,7 @@ def td3_critic_target(
 @checked
 def td3_target_action(
     key: Key[ArrayLike, ""],
-    action: Float[ArrayLike, "D"],
+    a_t: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "[] or [D] in [0, inf)"],
     clip: Float[ArrayLike, "[] or [D] in [0, inf]"],
     minimum: Float[ArrayLike, "[] or [D]"],
@@ -140,7 +140,7 @@ def td3_target_action(
 
     Args:
         key: PRNG key, one for each action of a batch, shape `[]`.
-        action: Action :math:`a` of the target policy, shape `[D]`.
+        a_t: Action :math:`a` of the target policy, shape `[D]`.
         stddev: Standard deviation :math:`σ` of noise, in [0, inf), shape `[]` or `[D]`.
         clip: Maximum magnitude :math:`c` of the noise, in [0, inf], shape `[]` or
             `[D]`.
@@ -154,8 +154,8 @@ def td3_target_action(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.td3_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        >>> key, a_t = jax.random.key(0), jnp.array([0.5, 2.0])
+        >>> print(rlaxlib.td3_target_action(key, a_t, 0.2, 0.0, -1.0, 1.0))
         [0.5 1. ]
 
     References:
@@ -163,9 +163,9 @@ def td3_target_action(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
+    epsilon = jax.random.normal(key, a_t.shape, jnp.result_type(a_t, stddev))
     noise = gradients.clip(stddev * epsilon, -clip, clip)
-    return gradients.clip(action + noise, minimum, maximum)
+    return gradients.clip(a_t + noise, minimum, maximum)
 
 
 @checked
@@ -173,6 +173,8 @@ def sac_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "[...] or [N, ...]"],
     temperature: Float[ArrayLike, "in [0, inf)"],
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of soft actor-critic (SAC).
 
@@ -188,9 +190,10 @@ def sac_policy_loss(
         log_prob: Log-density of the action, shape `[...]`.
         q: Value of the action, shape `[...]`; or by N critics, shape `[N, ...]`.
         temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -214,6 +217,7 @@ def sac_temperature_loss(
     target_entropy: Float[ArrayLike, "[] or [...]"],
     *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
 
@@ -232,9 +236,10 @@ def sac_temperature_loss(
         log_prob: Log-density of an action sampled from the policy, shape `[...]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape, dtype or option is wrong.
@@ -300,6 +305,7 @@ def discrete_sac_policy_loss(
     temperature: Float[ArrayLike, "in [0, inf)"],
     *,
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
@@ -311,9 +317,10 @@ def discrete_sac_policy_loss(
 
     Args:
         Other arguments: as `discrete_sac_value`.
+        sample_mask: False for states to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`, 0 if no action is legal.
+        Loss, shape `[...]`, 0 for ignored states and if no action is legal.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -339,6 +346,7 @@ def discrete_sac_temperature_loss(
     *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
@@ -358,9 +366,10 @@ def discrete_sac_temperature_loss(
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        sample_mask: False for states to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored states.
 
     Raises:
         ArgumentError: If a shape, dtype or option is wrong.

@@ -1,7 +1,7 @@
 """Rows of `curricula.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import BAD_DISCOUNTS, STEPS, away_from
+from contract import STEPS, away_from
 from row import Gradients, Peer, Row
 
 LEVELS = 5
@@ -101,7 +101,6 @@ def of_stream(definition, *names):
             definition,
             make_stream(*names, "discount_t"),
             stream=None,
-            invalid=BAD_DISCOUNTS,
         ),
         row(
             definition,
@@ -116,14 +115,6 @@ ROWS = [
     *of_stream(positive_value_loss, "adv_t"),
     *of_stream(max_mc, "v_tm1", "max_return"),
     *of_stream(learnability, "is_success"),
-    row(
-        level_probabilities,
-        make_levels(*MIXTURE),
-        invalid=(
-            {"ages": -np.ones(LEVELS)},
-            {"staleness": 1.1},
-            {"temperature": 0.0},
-        ),
-    ),
+    row(level_probabilities, make_levels(*MIXTURE)),
     row(level_probabilities, make_levels(*MIXTURE, "sample_mask"), case="masked"),
 ]

@@ -2,11 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS, away_from
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 from rows.policies.sac import softmax
-
-NEW = "rlax has none"
-
 
 CLIP = 1.0
 
@@ -100,76 +97,56 @@ def masked(make):
     return make_masked
 
 
-def row(definition, make, **attributes):
-    """Return the row of a function whose definition has its name."""
-    name = definition.__name__
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        **attributes,
-    )
-
-
 SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
 
 
 SEARCH = ("logits", "q", "v")
 
 
-NEGATIVE = {"visits": np.array([1, -1, 0, 2], np.int32)}
-
-
 ROWS = [
-    row(
+    Row(
         cmpo_policy_targets,
         masked(make_prior),
         case="mask",
         settings={"clip": CLIP},
         gradients=Gradients(targets=("prior_logits", "q", "v")),
-        invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
-    row(
+    Row(
         cmpo_sample_weights,
         make_samples,
         settings={"clip": CLIP},
         gradients=Gradients(targets=("q", "v", "z_init")),
-        invalid=({"clip": -1.0}, {"z_init": 0.0}),
     ),
-    row(
+    Row(
         mixed_value,
         make_search,
         precision=Precision(condition=4.0),
-        invalid=(NEGATIVE,),
     ),
-    row(
+    Row(
         mixed_value,
         masked(make_search),
         case="mask",
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         completed_q_values,
         make_search,
         precision=Precision(condition=4.0),
-        invalid=(NEGATIVE,),
     ),
-    row(
+    Row(
         completed_q_values,
         masked(make_search),
         case="mask",
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         gumbel_policy_targets,
         make_search,
         settings=SIGMA,
         gradients=Gradients(targets=SEARCH),
         precision=Precision(condition=4.0),
-        invalid=({"c_visit": -1.0}, {"c_scale": -1.0}, NEGATIVE),
     ),
-    row(
+    Row(
         gumbel_policy_targets,
         masked(make_search),
         case="mask, rescaled",

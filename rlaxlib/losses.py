@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, gradients, safe
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Tree
 
@@ -253,13 +253,14 @@ def clip_gradient(
     """
 
     def clip(path: Any, leaf: Array) -> Array:
+        bounds = gradient_min.astype(leaf.dtype), gradient_max.astype(leaf.dtype)
         bound = Float[ArrayLike, "[] or [...]"]
         checks.fit(
             **{f"x{jax.tree_util.keystr(path)}": (leaf, Float[ArrayLike, "..."])},
             gradient_min=(gradient_min, bound),
             gradient_max=(gradient_max, bound),
         )
-        return gradients.clip_cotangent(leaf, gradient_min, gradient_max)
+        return cast(Array, _clip_gradient(leaf, *bounds))
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 
@@ -317,3 +318,21 @@ def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Arr
 
 
 _scale_gradient.defjvps(_scale_gradient_jvp, None)
+
+
+@jax.custom_vjp
+def _clip_gradient(x: Array, low: Array, high: Array) -> Array:
+    """Return `x`, with its gradient clipped."""
+    del low, high
+    return x
+
+
+def _clip_gradient_fwd(x: Array, low: Array, high: Array) -> Any:
+    return x, (low, high)
+
+
+def _clip_gradient_bwd(bounds: tuple[Array, Array], cotangent: Array) -> Any:
+    return jnp.clip(cotangent, *bounds), None, None
+
+
+_clip_gradient.defvjp(_clip_gradient_fwd, _clip_gradient_bwd)

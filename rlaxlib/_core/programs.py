@@ -104,7 +104,7 @@ class Program:
             is_compiled: Whether to compile the function.
         """
         run = self.compiled if is_compiled else self._body
-        with _mesh_of(leaves + jax.tree.leaves(others)):
+        with mesh_of(leaves + jax.tree.leaves(others)):
             return run(static, casts, leaves, others)
 
     def _body(self, static: Any, casts: Casts, leaves: Any, others: Arguments) -> Any:
@@ -172,7 +172,7 @@ def _rebuild(value: Any, new: list[Any]) -> Any:
     return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
 
-def _mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are

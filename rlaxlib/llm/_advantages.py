@@ -21,6 +21,7 @@ from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
+from rlaxlib.llm import _shared
 
 __all__ = [
     "group_advantages",
@@ -331,10 +332,10 @@ def kl_shaped_rewards(
     """
     mask = streams.filled(sample_mask, log_prob)
     steps = jnp.arange(mask.size)
+    valid = jnp.where(mask, steps, -1)
     if segment_ids is None:
-        is_last = steps == jnp.max(jnp.where(mask, steps, -1))
-    else:  # The next valid token is of another answer.
-        following = segment_ids.at[streams.next_valid(mask)]
-        is_last = mask & (following.get(mode="fill", fill_value=-1) != segment_ids)
+        is_last = steps == jnp.max(valid)
+    else:
+        is_last = steps == _shared.latest(valid, segment_ids)
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -115,8 +115,8 @@ def xql_value_loss(
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
     clipped = safe.at_most(z, max_exponent)
-    # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
-    return jnp.expm1(clipped) * (1 + z - clipped) - clipped
+    # Equal to both cases: beyond the clip, the loss is linear.
+    return ratios.k3(clipped) + jnp.expm1(clipped) * (z - clipped)
 
 
 @checked

@@ -118,7 +118,12 @@ def fisher_vector_product(
     """
 
     def own(x: Array) -> Array:
-        return devices.own(x, axis_name)
+        wide = dtypes.raised(x)
+        if axis_name is None:
+            return wide
+        # In `jax.shard_map`, a gradient by an array that devices share is a sum over
+        # them, unlike in `jax.vmap`, `jax.pmap`, or with `check_vma=False`.
+        return wide + (0 * jax.lax.axis_index(axis_name)).astype(wide.dtype)
 
     def average(x: Array) -> Array:
         return devices.mean(x, axis_name)
@@ -127,7 +132,7 @@ def fisher_vector_product(
         given = jax.tree.map(dtypes.like, wide, params)
         return checks.result("kl(params)", kl(given))
 
-    at, along = jax.tree.map(lambda x: own(dtypes.raised(x)), (params, vector))
+    at, along = jax.tree.map(own, (params, vector))
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
     return _move(jax.tree.map(average, product), damping, vector)
 

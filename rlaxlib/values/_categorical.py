@@ -15,12 +15,13 @@ batch.
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from rlaxlib import distributions, transforms
-from rlaxlib._core import checks, gradients, indexing, pairs, safe
+from rlaxlib._core import checks, gradients, indexing, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int
-from rlaxlib.values._shared import hats
+from rlaxlib.values._shared import hats, sum_over
 
 __all__ = [
     "categorical_double_q_learning",
@@ -181,7 +182,7 @@ def categorical_q_learning(
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
-    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
+    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
 @checked
@@ -234,7 +235,7 @@ def categorical_double_q_learning(
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
-    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
+    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
 @checked
@@ -290,13 +291,22 @@ def categorical_regression_loss(
     return _cross_entropy(probs, logits, stop_target_gradients)
 
 
+def _nan_outside(loss: Array, index: Array, size: int) -> Array:
+    """Return a loss, or NaN if an index is outside of [0, size).
+
+    XLA may reduce values that are all NaN to minus infinity, so what was picked at the
+    index does not suffice.
+    """
+    return jnp.where(indexing.is_inside(index, size), loss, jnp.nan)
+
+
 def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
 
     def share(z: Array, p: Array) -> Array:
         return p * hats(z, z_q)
 
-    return pairs.sum_over(share, z_p, probs)
+    return sum_over(share, z_p, probs)
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:

@@ -30,7 +30,7 @@ __all__ = [
 
 @checked
 def positive_value_loss(
-    adv_t: Float[ArrayLike, "T"],
+    adv: Float[ArrayLike, "T"],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -47,7 +47,7 @@ def positive_value_loss(
     where the agent does better than its value function expects.
 
     Args:
-        adv_t: Advantage :math:`Â_t`, shape `[T]`.
+        adv: Advantage :math:`Â_t`, shape `[T]`.
         discount_t: Discount in [0, 1], 0 where an episode terminated, shape `[T]`.
         truncated_t: True where an episode was cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
@@ -59,8 +59,8 @@ def positive_value_loss(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> adv_t, discount_t = jnp.array([4.0, -8.0, 1.0]), jnp.array([1.0, 0.0, 0.0])
-        >>> print(rlaxlib.positive_value_loss(adv_t, discount_t))
+        >>> adv, discount_t = jnp.array([4.0, -8.0, 1.0]), jnp.array([1.0, 0.0, 0.0])
+        >>> print(rlaxlib.positive_value_loss(adv, discount_t))
         1.5
 
     References:
@@ -71,7 +71,7 @@ def positive_value_loss(
         Design*, 2022. https://arxiv.org/abs/2203.01302
     """
     weight = _weights(discount_t, truncated_t, sample_mask)
-    return _mean(jnp.maximum(adv_t, 0), weight)
+    return _mean(jnp.maximum(adv, 0), weight)
 
 
 @checked

@@ -21,7 +21,7 @@ from zoo.tasks import Task
 from zoo.training import Entry, Run, State, begin, descend, unroll
 
 NUM, STEPS = 16, 24  # Streams of an update.
-UPDATES = 400
+UPDATES = 500
 OPTIMIZER = optax.adam(1e-2)
 EVERY = 50  # Updates from one set of levels of SFL to the next.
 A = 3

@@ -20,9 +20,9 @@ def episodes(discount_t, truncated_t=None, sample_mask=None):
     return ended
 
 
-def positive_value_loss(adv_t, discount_t, **masks):
+def positive_value_loss(adv, discount_t, **masks):
     """Jiang et al. 2021, section 3, of each episode."""
-    scores = [np.mean(np.maximum(adv_t[e], 0)) for e in episodes(discount_t, **masks)]
+    scores = [np.mean(np.maximum(adv[e], 0)) for e in episodes(discount_t, **masks)]
     return np.mean(scores) if scores else np.zeros(())
 
 
@@ -53,7 +53,7 @@ def make_stream(*names, masks=False):
     def make(rng):
         is_end = rng.permutation([True, True] + [False] * (STEPS - 2))
         drawn = {
-            "adv_t": away_from(rng.normal(size=STEPS), 0.0),
+            "adv": away_from(rng.normal(size=STEPS), 0.0),
             "v_tm1": rng.normal(size=STEPS),
             "is_success": is_end & (rng.random(STEPS) < 0.5),
             "discount_t": np.where(is_end, 0.0, rng.uniform(0.5, 1.0, STEPS)),
@@ -112,7 +112,7 @@ def of_stream(definition, *names):
 
 
 ROWS = [
-    *of_stream(positive_value_loss, "adv_t"),
+    *of_stream(positive_value_loss, "adv"),
     *of_stream(max_mc, "v_tm1", "max_return"),
     *of_stream(learnability, "is_success"),
     row(level_probabilities, make_levels(*MIXTURE)),

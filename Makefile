@@ -112,7 +112,7 @@ release-check: check wheel  ## Check that TAG is the version, and build what is 
 		|| { echo "TAG=$(TAG) is not the version of rlaxlib." >&2; exit 1; }
 
 clean:  ## Remove all that the other commands made.
-	rm -rf .venv build dist docs/_build docs/algorithms docs/api docs/gallery *.egg-info
+	rm -rf .venv build dist docs/_build docs/algorithms docs/api docs/gallery docs/notebooks *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
 IN_DEV := docs examples examples,reference reference test test,reference

@@ -78,7 +78,7 @@ def flow_matching_sample(
 
     Takes one example, returns a point, its time, and the velocity to predict.
 
-    .. math::
+    ::
 
         x_t = (1 - t) x_0 + t a,   v = a - x_0
         x_0 ~ Normal(0, I),   t ~ U[0, 1)
@@ -128,7 +128,9 @@ def flow_matching_loss(
 
     Takes predicted velocities of any batch, returns one loss for each.
 
-    .. math:: L = ‖v_θ(x_t, t) - v‖²
+    ::
+
+        L = ‖v_θ(x_t, t) - v‖²
 
     The same distance distils the flow into a one-step policy (FQL), with its action as
     the prediction and the solution of the flow from the same noise as the target. FQL's
@@ -173,7 +175,7 @@ def cosine_noise_schedule(
 
     Takes a number of steps, returns the remaining share of the signal after each.
 
-    .. math::
+    ::
 
         ᾱ_k = ∏_{j ≤ k} (1 - β_j),   β_j = min(1 - f(j) / f(j-1), β_max)
         f(j) = cos²((j/K + s) / (1 + s) · π/2)
@@ -221,7 +223,7 @@ def linear_noise_schedule(
 
     Takes a number of steps, returns the remaining share of the signal after each.
 
-    .. math::
+    ::
 
         ᾱ_k = ∏_{j ≤ k} (1 - β_j)
         β_j = β_min + (j - 1)/(K - 1) (β_max - β_min),   β_1 = β_min if K = 1
@@ -273,7 +275,7 @@ def diffusion_noise(
 
     Takes one example, returns it with noise, and the target of the network.
 
-    .. math::
+    ::
 
         x_k = √ᾱ a + √(1 - ᾱ) ε,   ε ~ Normal(0, I)
         y = { ε                     noise
@@ -343,7 +345,7 @@ def diffusion_reverse_step(
 
     Takes one sample and the prediction of the network, returns the next sample.
 
-    .. math::
+    ::
 
         â = { (x - √(1 - ᾱ) y) / √ᾱ   noise
             { √ᾱ x - √(1 - ᾱ) y       velocity

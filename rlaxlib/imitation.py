@@ -41,7 +41,9 @@ def dqfd_margin_loss(
 
     Takes the values of all actions and one action, returns one loss.
 
-    .. math:: L = max_b [q(b) + m 1[b ≠ a]] - q(a)
+    ::
+
+        L = max_b [q(b) + m 1[b ≠ a]] - q(a)
 
     It is 0 if the expert's action is better than all others by the margin. Add it, on
     demonstrations only, to the TD loss.
@@ -86,7 +88,7 @@ def discriminator_loss(
 
     Takes logits of any shape, returns one loss for each pair.
 
-    .. math::
+    ::
 
         L = -(1 - ε) log D(s_E, a_E) - ε log(1 - D(s_E, a_E)) - log(1 - D(s, a)),
         D = 1/(1 + exp(-`logit`))
@@ -133,7 +135,9 @@ def gradient_penalty(
 
     Takes the gradient at one input, returns one penalty.
 
-    .. math:: L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
+    ::
+
+        L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
 
     The gradient of the logit :math:`f` by its input, from `jax.grad`, is taken at a
     random point between an input of the expert and one of the policy. DAC adds the
@@ -172,7 +176,7 @@ def adversarial_reward(
 
     Takes logits of any shape, returns one reward for each.
 
-    .. math::
+    ::
 
         r_gail = -log(1 - D) = log(1 + e^h),
         r_airl = log D - log(1 - D) = h,
@@ -229,7 +233,7 @@ def airl_logit(
 
     Takes transitions of any shape, returns one logit for each.
 
-    .. math::
+    ::
 
         h = f - log π(a_{t-1} | s_{t-1}),
         f = r(s_{t-1}, a_{t-1}) + γ_t Φ(s_t) - Φ(s_{t-1})

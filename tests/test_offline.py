@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 Q = np.float32(RNG.normal(size=6))
 
 
-def minimiser(loss, low=-10.0, high=10.0):
+def minimizer(loss, low=-10.0, high=10.0):
     """Return the minimiser of a convex function of one variable, by bisection."""
     gradient = jax.grad(loss)
 
@@ -122,7 +122,7 @@ def test_iql_loss_is_the_expectile_loss_without_the_gradient_of_its_target():
 
 @functools.partial(jax.jit, static_argnums=0)
 def minimal_value(loss, setting):
-    return minimiser(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
+    return minimizer(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
 
 
 def test_in_sample_values_tend_from_the_mean_to_the_maximum():
@@ -420,6 +420,7 @@ def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kind):
     assert np.all(by_x[0] < 0)  # The first sample moves towards the target.
     assert np.isfinite(by_x).all()
     np.testing.assert_array_equal(by_y, 0)
+    np.testing.assert_allclose(jax.grad(mmd)(x, x), 0, atol=1e-6)  # The least value.
 
 
 def test_energy_discrepancy_of_returns_is_the_energy_distance():

@@ -5,17 +5,20 @@ functions, a page for each function, and lists that other pages include; `galler
 a page for each example. Names of the library between single backticks become links.
 """
 
+import doctest
 import functools
 import inspect
 import itertools
 import json
 import re
+import string
 import textwrap
 from pathlib import Path
 
 import catalog
 import equations
 import jinja2
+import jupytext
 import latex2mathml.converter
 from algorithms import FACTS, algorithms, training
 from docutils import nodes
@@ -47,11 +50,16 @@ def write_pages(app):
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
+    for path in (DOCS / "guide").glob("*.md"):
+        pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
+    for name in algorithms():
+        text = pages[f"algorithms/{name}.md"]
+        pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
     error = f".. index:: ! ArgumentError\n\n{_heading('ArgumentError', '=')}"
     pages["api/ArgumentError.rst"] = (
         f"{error}\n\n.. autoexception:: rlaxlib.ArgumentError\n"
     )
-    for folder in ("algorithms", "api", "gallery"):
+    for folder in ("algorithms", "api", "gallery", "notebooks"):
         for path in (DOCS / folder).rglob("*.*"):
             if path.relative_to(DOCS).as_posix() not in pages:
                 path.unlink()
@@ -95,7 +103,7 @@ def name_page(name):
             f".. autoclass:: rlaxlib.{name}\n   :members:\n   :no-index-entry:"
         )
     else:
-        text = textwrap.indent(catalog.docstring(name), "   ")
+        text = textwrap.indent(_with_math(catalog.docstring(name)), "   ")
         parts.append(f".. py:data:: {name}\n\n{text}")
     uses = catalog.uses().get(name, {}).items()
     confused, near = catalog.similar(name)
@@ -166,6 +174,33 @@ def algorithms_table():
     return template.render(algorithms=algorithms().values())
 
 
+def notebook(text, language="py"):
+    """Return a page as a notebook: without directives, with outputs as comments.
+
+    Blocks of code that the manual only shows are cells if `language` is `python`.
+    """
+    block = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
+    text = re.sub(block, rf"\1{language}\n", text, flags=re.M)
+    text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
+    prompts = r"(?<=^```python\n)>>> (?:.|\n)*?(?=^```$)"
+    text = re.sub(
+        prompts, lambda x: doctest.script_from_examples(x[0]), text, flags=re.M
+    )
+    found = jupytext.reads(text, "md")
+    found.nbformat_minor = 4  # The last without an id, which is random, for each cell.
+    for cell in found.cells:
+        cell.pop("id", None)
+    return jupytext.writes(found, "ipynb")
+
+
+def add_notebook(app, page, source):
+    """Link to the notebook of a page."""
+    if (DOCS / "notebooks" / f"{page}.ipynb").exists():
+        source[0] += (
+            f"\n\n{{download}}`This page as a notebook </notebooks/{page}.ipynb>`"
+        )
+
+
 def _item(name):
     return f"- {_link(name)}: {_summary(name)}"
 
@@ -196,7 +231,9 @@ def names():
         text = f"`{alias}` ({library})" if library else alias
         groups.setdefault(tuple(ours), {})[text.replace("|", r"\|")] = None
     parts = []
-    rows = sorted(groups.items(), key=_first_letters)
+    rows = sorted(
+        groups.items(), key=lambda x: (_part(x) == "Others", _first_letters(x))
+    )
     for letter, group in itertools.groupby(
         rows, key=lambda row: _first_letters(row)[0]
     ):
@@ -217,6 +254,11 @@ def gallery():
             for name in catalog.examples()
         },
     )
+
+
+def _part(group):
+    letter = _first_letters(group)[0].upper()
+    return letter if letter in string.ascii_uppercase else "Others"
 
 
 def _first_letters(group):
@@ -273,16 +315,21 @@ def write_signature(app, what, name, thing, options, arguments, result):
     return f"{arguments.removesuffix(')')})", result
 
 
-def add_arguments(app, what, name, thing, options, lines):
-    """Print the arguments that a variant takes from another function."""
+def prepare_docstring(app, what, name, thing, options, lines):
+    """Print what a docstring leaves out or says in a plain way.
+
+    These are the arguments that a variant takes from another function, equations, and
+    `A tuple of two: ...`, which napoleon reads as a type.
+    """
     if any(line.startswith("    Other arguments: as ") for line in lines):
         lines[:] = catalog.complete(thing).split("\n")
-
-
-def keep_returns_whole(app, what, name, thing, options, lines):
-    """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
-    lines[:] = text.split("\n")
+    lines[:] = _with_math(text).split("\n")
+
+
+def _with_math(text):
+    """Make equations of literal blocks, which editors show as they are written."""
+    return re.sub(r"^( *)::$", r"\1.. math::", text, flags=re.M)
 
 
 # --- Equations. ---
@@ -356,8 +403,8 @@ def setup(app):
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-signature", write_signature)
-    app.connect("autodoc-process-docstring", add_arguments, priority=300)
-    app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=300)
+    app.connect("source-read", add_notebook)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)
     app.connect("doctree-read", keep_summary)

@@ -7,6 +7,7 @@ known distribution, are compared with their optimum: see `tokens.closeness`.
 import jax
 import jax.numpy as jnp
 from recipes import language as recipes
+from recipes.language import log_probs
 
 from zoo import tokens
 from zoo.tokens import (
@@ -14,7 +15,7 @@ from zoo.tokens import (
     entry,
     logits,
     preferences,
-    regularised,
+    regularized,
     reward,
     sample,
     tuned,
@@ -57,6 +58,13 @@ def taught(key, state, fault):
     batch = answers()(key, state, fault)
     teacher = fault.reward * tokens.logits(TEACHER, batch.inputs)
     return batch._replace(teacher_logits=teacher)
+
+
+def scored(key, state, fault):
+    """Return answers of the policy, with the log-probabilities of a teacher."""
+    batch = answers()(key, state, fault)
+    teacher = log_probs(fault.reward * TEACHER, logits, batch)
+    return batch._replace(teacher_log_prob=teacher)
 
 
 TEACHER = 4 * tokens.first(jax.random.key(1))
@@ -119,7 +127,7 @@ def explained(ref):
     return measure
 
 
-SOFT = {"measure": regularised(BETA), "settings": {"kl_cost": BETA}}
+SOFT = {"measure": regularized(BETA), "settings": {"kl_cost": BETA}}
 
 ENTRIES = {
     # Groups of answers.
@@ -135,16 +143,17 @@ ENTRIES = {
     "cispo": learner("cispo", repeats=4, fails=("reward", "gradient")),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
+    "rlhf_ppo": learner("rlhf_ppo", *(valued, tokens.both), repeats=4, **SOFT),
     "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 4.0}),
     # Preferences.
     "dpo": preferring(
         *("dpo", SCALE),
-        measure=regularised(0.5 / SCALE),
+        measure=regularized(0.5 / SCALE),
         settings={"beta": 0.5},
     ),
     "ipo": preferring(
         *("ipo", SCALE),
-        measure=regularised(0.1, win_rate),
+        measure=regularized(0.1, win_rate),
         settings={"beta": 0.1},
     ),
     "simpo": preferring("simpo"),
@@ -163,5 +172,8 @@ ENTRIES = {
     # Distillation.
     "on_policy_distillation": learner(
         "on_policy_distillation", taught, measure=tokens.closeness(to_teacher)
+    ),
+    "sampled_distillation": learner(
+        "sampled_distillation", scored, measure=tokens.closeness(to_teacher)
     ),
 }

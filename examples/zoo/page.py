@@ -82,8 +82,10 @@ def _section(family: str) -> str:
 
 def _link(name: str, recipe: str) -> str:
     """Return the title of an algorithm, as a link to its page, and its functions."""
-    (file,) = (each for each in FACTS["algorithms"].values() if name in each)
-    title = file[name]["title"].partition(":")[0]
+    known = {}
+    for file in FACTS["algorithms"].values():
+        known |= file
+    title = known.get(name, {"title": name})["title"].partition(":")[0]
     functions = [each.rpartition(".")[2] for each in recipe.split(", ")]
     listed = ", ".join(f"`{each}`" for each in functions)
     return f"[{title}](algorithms/{name}.md) {listed}"

@@ -41,6 +41,8 @@ class Answers(NamedTuple):
     teacher_logits: Any = None
     all_rewards: Any = None
     sampler_log_prob: Any = None
+    teacher_log_prob: Any = None
+    key: Any = None
 
 
 class Pairs(NamedTuple):
@@ -106,6 +108,7 @@ def logged(answers, old, ref):
     return answers._replace(old_log_prob=old, ref_log_prob=ref)
 
 
+@jax.jit
 def reward(answers):
     """Return the fraction of the target that each answer has, [B]."""
     target = TARGETS[answers.inputs[:, 0] - V]
@@ -166,9 +169,29 @@ def closeness(optimum):
     return start
 
 
-def regularised(beta, utility=lambda log_ref: REWARDS):
+def regularized(beta, utility=lambda log_ref: REWARDS):
     """Return the optimum of E[u] - β KL(π ‖ π_ref), π_ref exp(u/β), for `closeness`."""
     return closeness(lambda log_ref: log_ref + utility(log_ref) / beta)
+
+
+def best_of(k):
+    """Return a function of the reference to a measure: the best reward of k answers.
+
+    It is 0 for the reference, and 1 if the best answer is always among them.
+    """
+    order = jnp.argsort(REWARDS, axis=1)
+    rewards = jnp.take_along_axis(REWARDS, order, axis=1)
+
+    def expected(table):
+        probs = jnp.take_along_axis(jnp.exp(distribution(table)), order, axis=1)
+        below = jnp.cumsum(probs, axis=1) ** k  # That none is better.
+        return jnp.mean(jnp.sum(rewards * jnp.diff(below, axis=1, prepend=0.0), axis=1))
+
+    def start(ref):
+        least = expected(ref)
+        return lambda table: (expected(table) - least) / (1 - least)
+
+    return start
 
 
 def least(log_ref, gradient):

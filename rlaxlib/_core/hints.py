@@ -208,7 +208,7 @@ def _conversion(name: str, call: Call) -> str:
             return ""
         if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, *_ = binding.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type):

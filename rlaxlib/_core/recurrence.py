@@ -2,7 +2,9 @@
 
 The value of step :math:`t` follows from that of step :math:`t + 1`,
 
-.. math:: y_t = b_t + a_t y_{t+1}.
+::
+
+    y_t = b_t + a_t y_{t+1}.
 
 λ-returns, generalised advantages, importance-corrected TD errors, Retrace and V-trace
 differ only in :math:`b` and :math:`a`. They all call this module, so there is one loop

@@ -69,6 +69,14 @@ def dot(x: Array, y: Array, axis: int = -1) -> Array:
     return jnp.sum(terms, axis)
 
 
+def absolute(x: Array) -> Array:
+    """Return the magnitude, with a derivative of 0 at 0, where that of JAX is 1.
+
+    By that, equal samples would all move in one direction.
+    """
+    return jnp.where(x == 0, 0, jnp.abs(x))
+
+
 def sqrt(x: Array) -> Array:
     """Return the square root, with a derivative of 0 at 0, where it is infinite."""
     is_zero = x == 0

@@ -36,22 +36,22 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
-import jax.numpy as jnp
 
 from rlaxlib._core import binding, errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.programs import FLOATS, Casts, Leaf
+from rlaxlib._core.programs import FLOATS, Leaf, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = dict[str, Any]
+Static = tuple[tuple[str, Any], ...]
 
 
 @overload
@@ -103,14 +103,14 @@ class Fitted(NamedTuple):
 
     Attributes:
         bound: Axes of arrays and their sizes, and what does not fit.
-        casts: The conversions of leaves.
+        roles: The roles of leaves.
         ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
         whole: The places of Python integers that are floats.
     """
 
     bound: Bound
-    casts: Casts
+    roles: Roles
     ruled: list[tuple[str, int, Spec, bool]]
     whole: list[int]
 
@@ -127,6 +127,7 @@ class Plan:
         checked: The annotation of each argument that has, or contains, a spec.
         either: The type that is static, of flags and options that may be arrays too.
         bare: The annotations of settings and functions, which have no spec.
+        others: Names of arguments without an annotation, such as `self`.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -160,6 +161,7 @@ class Plan:
             if x.kind == "Flag" or x.options
         }
         self.bare = {n: x for n, x in hints.items() if n not in self.checked}
+        self.others = [n for n in self.names if n not in hints]
         self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
         self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
         mask = self.arrays.get("sample_mask")
@@ -196,7 +198,7 @@ class Plan:
         if len(given) < len(self.names):  # A wrong argument explains more.
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
-            return self._run(given, static, leaves, fitted.casts)
+            return self._run(given, static, leaves, fitted.roles)
         except ArgumentError as error:
             errors.named(error, self.name(given))
             if self.functions or not self.compiled:
@@ -207,33 +209,34 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
+    def check(self, given: Arguments) -> tuple[Static, list[Any], Fitted]:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            Static arguments, the leaves of arrays, and what follows from both.
+            Names and values of static arguments, the leaves of arrays, and what follows
+            from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
-        static: Arguments = {
+        known = {
             n: x
             for n, x in given.items()
             if n in self.static or type(x) is self.either.get(n)
         }
-        for name, value in static.items():
+        for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
+        static = tuple([(n, _hashable(x)) for n, x in known.items()])
         traced = {
-            n: x for n, x in given.items() if n in self.checked and n not in static
+            n: x for n, x in given.items() if n in self.checked and n not in known
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
-        known = tuple([(n, _hashable(x)) for n, x in static.items()])
         try:
-            fitted = self.fit(structure, types, known)
+            fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, hint = error.args
             raise errors.wrong_type(path, hint, self._described(given, {})) from None
@@ -269,9 +272,7 @@ class Plan:
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 
-    def _fit(
-        self, structure: Any, types: tuple[Type, ...], static: tuple[Any, ...]
-    ) -> Fitted:
+    def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
         """Fit arguments to their annotations."""
         leaves = [Leaf(*each) for each in enumerate(types)]
         constants = dict(static)
@@ -285,45 +286,33 @@ class Plan:
                 rules.check(name, value, self.specs[name], bound.sizes, constants)
         fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
         masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
-        at_mask = tuple(fits[n][1].place for n in masked)
-        casts = Casts(*self._conversions(fits), at_mask, structure)
+        roles = self._roles(fits, masked, structure)
         ruled = [
             (n, leaf.place, spec, n in masked)
             for n, (spec, leaf) in fits.items()
-            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[3]
+            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[2]
         ]
         whole = [
             leaf.place
             for spec, leaf in fits.values()
             if spec.kind in FLOATS and leaf.type[1] is int
         ]
-        return Fitted(bound, casts, ruled, whole)
+        return Fitted(bound, roles, ruled, whole)
 
-    def _conversions(
-        self, fits: dict[str, tuple[Spec, Leaf]]
-    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
-        """Return the places of half precision and of other reals, and the dtypes.
+    def _roles(
+        self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
+    ) -> Roles:
+        """Return the roles of leaves. Functions of the user get pytrees as they are."""
 
-        Numbers in a state of defaults, and integers given as real numbers, become
-        floats of the dtype of the data, which states and pytrees do not determine. A
-        function of the user gets pytrees in their own dtypes.
-        """
-        half: list[int] = []
-        reals: list[int] = []
-        floats: list[Any] = []
-        for path, (spec, leaf) in fits.items():
-            _, dtype, is_weak, _ = leaf.type
-            is_state = specs.argument_of(path) in self.states
-            is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
-            is_kept = is_weak and is_float and not is_state
-            if spec.kind not in FLOATS or is_kept or (spec.is_tree and self.callables):
-                continue
-            if is_weak or not is_float:
-                reals.append(leaf.place)
-            else:
-                half += [leaf.place] if dtype.itemsize < 4 else []
-                floats += [] if is_state or spec.is_tree else [dtype]
-        return tuple(half), tuple(reals), tuple(floats if half or reals else [])
+        def at(names: Iterable[str]) -> tuple[int, ...]:
+            return tuple([fits[n][1].place for n in names])
+
+        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
+        states = [n for n in floats if specs.argument_of(n) in self.states]
+        trees = [n for n, spec in floats.items() if spec.is_tree]
+        data = [n for n in floats if n not in states and n not in trees]
+        kept = states if self.callables else states + trees
+        return Roles(at(data), at(kept), at(states), at(masked), structure)
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
@@ -351,7 +340,7 @@ class Plan:
         return places
 
     def _run(
-        self, given: Arguments, static: Arguments, leaves: list[Any], casts: Casts
+        self, given: Arguments, static: Static, leaves: list[Any], roles: Roles
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
@@ -360,14 +349,11 @@ class Plan:
             given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
-        settings = {n: given[n] for n in self.bare} | static
-        known = tuple([(n, _hashable(x)) for n, x in settings.items()])
-        others = {
-            n: x
-            for n, x in given.items()
-            if n not in self.checked and n not in self.bare
-        }
-        return self.program.run(known, casts, leaves, others, is_ours)
+        bare = tuple([(n, _hashable(given[n])) for n in self.bare])
+        others = {n: given[n] for n in self.others}
+        run = self.program.compiled if is_ours else self.program.body
+        with programs.mesh_of(leaves + jax.tree.leaves(others)):
+            return run(static + bare, roles, leaves, others)
 
 
 def _type(part: Any) -> Type:

@@ -39,7 +39,7 @@ def squashed_gaussian(
 
     Takes settings, returns a distribution.
 
-    .. math::
+    ::
 
         a = l + (h - l) (tanh(u) + 1) / 2,   u ~ Normal(m, s²),
         m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
@@ -97,7 +97,9 @@ def tanh_normal_log_prob(
 
     Takes one action, returns one log-density.
 
-    .. math:: log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
+    ::
+
+        log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
     SAC samples :math:`u = μ + σ ε` and acts by its tanh. Store :math:`u`: it cannot be
     recovered once the tanh saturates. If only the action is known, use
@@ -143,7 +145,9 @@ def tanh_normal_log_prob_of_action(
 
     Takes one action, returns one log-density.
 
-    .. math:: log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
+    ::
+
+        log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
 
     Use it for actions from a data set. For an action that the policy has just sampled,
     `tanh_normal_log_prob` is more accurate.

@@ -49,11 +49,15 @@ def token_log_probs(
 
     Takes the logits of tokens of any shape, returns one log-probability for each.
 
-    .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
+    ::
+
+        log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
     With `with_entropy`, the result includes the entropy of each distribution,
 
-    .. math:: H_t = -∑_v π_t(v) log π_t(v)
+    ::
+
+        H_t = -∑_v π_t(v) log π_t(v)
 
     Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]`
     with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
@@ -127,7 +131,7 @@ def linear_token_log_probs(
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
 
-    .. math::
+    ::
 
         log π_t(v) = z_{t,v} - logsumexp_{u ∈ S_t}(z_{t,u}),
         z_t = c tanh((h_t W + b) / c) / τ

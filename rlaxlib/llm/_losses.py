@@ -54,7 +54,7 @@ def cispo_loss(
 
     Takes tokens of any shape, returns one loss for each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -w_t Â_t log π(a_t),   w_t = clip(ρ_t, 1 - ε, 1 + ε_high),
         ρ_t = π(a_t) / π_old(a_t)
@@ -113,7 +113,9 @@ def sapo_loss(
 
     Takes tokens of any shape, returns one loss for each, and diagnostics.
 
-    .. math:: L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
+    ::
+
+        L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
     The temperature :math:`τ` depends on the sign of the advantage. At :math:`ρ_t = 1`
     the gradient is that of :math:`-ρ_t Â_t`; away from it the gradient decays, faster
@@ -165,7 +167,9 @@ def gspo_ratio(
 
     Takes one sequence or packed row, returns one ratio for each token.
 
-    .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
+    ::
+
+        s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
     All tokens have the value :math:`s`, the geometric mean of their ratios, and in GSPO
     its gradient. In GSPO-token the gradient of token `t` is :math:`s ∇ log π(a_t)`, so
@@ -227,7 +231,7 @@ def gmpo_loss(
 
     Takes one sequence or packed row, returns one loss for each token, and diagnostics.
 
-    .. math::
+    ::
 
         L = -Â exp((1/|y|) ∑_t l'_t),   l_t = log (π(a_t)/π_old(a_t)),
         l'_t = { min(l_t, ε_high)   if Â ≥ 0
@@ -296,7 +300,7 @@ def kl_loss(
 
     Takes tokens of any shape, returns one loss for each.
 
-    .. math::
+    ::
 
         k_1 = l,   k_2 = ½ l²,   k_3 = e^{-l} - 1 + l,   abs = |l|,
         l_t = log (π(a_t) / π_ref(a_t))
@@ -361,7 +365,9 @@ def clip_cov_mask(
 
     Takes the tokens of a batch, returns True or False for each.
 
-    .. math:: c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
+    ::
+
+        c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
     tokens with :math:`c_t` in [`minimum`, `maximum`], :math:`⌊r N⌋` random ones are
@@ -419,7 +425,9 @@ def high_entropy_mask(
 
     Takes one entropy for each token of a batch, returns True or False for each.
 
-    .. math:: m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
+    ::
+
+        m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
     In the paper, the 20 % of tokens with the highest entropy suffice for training.
     Pass the mask to the loss as its `sample_mask`, and divide by the number of all
@@ -466,7 +474,7 @@ def overlong_penalty(
 
     Takes one length for each answer, returns one penalty for each.
 
-    .. math::
+    ::
 
         r = { 0   if l ≤ L_max - L_cache
             { (L_max - L_cache - l) / L_cache   if L_max - L_cache < l ≤ L_max

@@ -52,7 +52,7 @@ def dpo_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
+    ::
 
         L = (1 - ε) f(Δ) + ε f(-Δ),
         Δ = log (π(y_w)/π_ref(y_w)) - log (π(y_l)/π_ref(y_l))
@@ -138,7 +138,9 @@ def simpo_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math:: L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
+    ::
+
+        L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
 
     There is no reference policy, and the mean over tokens does not favour long answers.
 
@@ -183,7 +185,7 @@ def orpo_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
+    ::
 
         L = -l_w - λ log σ(log (odds_w / odds_l)),
         odds = p / (1 - p),   p = e^l,   l = (1/|y|) log π(y)
@@ -243,7 +245,7 @@ def kto_loss(
 
     Takes answers, desirable or not, returns one loss for each.
 
-    .. math::
+    ::
 
         L = { λ_D (1 - σ(β (r - z)))   if the answer is desirable
             { λ_U (1 - σ(β (z - r)))   otherwise,   r = log (π(y)/π_ref(y)),
@@ -301,7 +303,9 @@ def bradley_terry_loss(
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math:: L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
+    ::
+
+        L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
 
     Preferences determine rewards only up to a constant for each prompt. Centring moves
     their sum towards 0.
@@ -350,7 +354,7 @@ def generalized_jsd(
     Takes the logits of student and teacher for tokens of any shape, returns one
     divergence for each.
 
-    .. math::
+    ::
 
         D = { KL(p ‖ q)   if β = 0
             { KL(q ‖ p)   if β = 1

@@ -28,7 +28,9 @@ def advantage_weights(
 
     Takes one advantage for each action, returns one weight for each.
 
-    .. math:: w = min(exp(Â / β), w_max)
+    ::
+
+        w = min(exp(Â / β), w_max)
 
     With this weight on its log-likelihood, the data's policy :math:`μ` becomes
     :math:`π ∝ μ exp(Â/β)`. A high temperature gives behaviour cloning. IQL writes
@@ -75,7 +77,9 @@ def advantage_weighted_loss(
 
     Takes one log-probability and advantage for each action, returns one loss for each.
 
-    .. math:: L = -w log π(a),   w = min(exp(Â / β), w_max)
+    ::
+
+        L = -w log π(a),   w = min(exp(Â / β), w_max)
 
     The weights are those of `advantage_weights`, without a gradient.
 
@@ -122,7 +126,7 @@ def crr_weights(
 
     Takes the value of one action and N others, returns one weight.
 
-    .. math::
+    ::
 
         w_exp = min(exp(Â / β), w_max),   w_binary = 1[Â > 0],
         Â_mean = q(s, a) - (1/N) ∑_j q(s, a_j),

@@ -34,7 +34,9 @@ def iql_value_loss(
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math:: L = |τ - 1[q < v]| (q - v)²
+    ::
+
+        L = |τ - 1[q < v]| (q - v)²
 
     The minimiser is the :math:`τ`-expectile of the values of the data's actions: the
     mean at 0.5, close to the maximum near 1. The paper uses 0.7 for locomotion and 0.9
@@ -79,7 +81,7 @@ def xql_value_loss(
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math::
+    ::
 
         L = { e^z - z - 1                          if z ≤ c
             { e^c - c - 1 + (e^c - 1) (z - c)      otherwise,   z = (q - v) / β
@@ -132,7 +134,9 @@ def sql_value_loss(
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math:: L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
+    ::
+
+        L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
 
     At the minimum the mean of :math:`max(0, w)` over the data's actions is 1. The
     minimiser tends to the maximum of the values as :math:`α` tends to 0. The policy's

@@ -79,7 +79,7 @@ def ppo_clip_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         ρ_t = π(a_t) / π_old(a_t)
@@ -147,7 +147,9 @@ def clipped_surrogate_pg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math:: L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
+    ::
+
+        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
 
     `ppo_clip_loss` takes log-probabilities, and has further options.
 
@@ -196,7 +198,7 @@ def decoupled_ppo_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -w_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         w_t = π_prox(a_t) / π_old(a_t),   ρ_t = π(a_t) / π_prox(a_t)
@@ -262,7 +264,7 @@ def ppo_value_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = max(ℓ(v_t - y_t), ℓ(clip(v_t, v_t^old - ε, v_t^old + ε) - y_t)),
         ℓ(x) = ½ x²

@@ -40,7 +40,9 @@ def ppo_penalty_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math:: L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
+    ::
+
+        L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
     `categorical_kl_divergence` or `multivariate_normal_kl_divergence` compute the KL,
     and `adaptive_kl_coefficient` adapts :math:`β`.
@@ -92,7 +94,7 @@ def adaptive_kl_coefficient(
     Takes the coefficient and mean divergence of one update, returns the next
     coefficient.
 
-    .. math::
+    ::
 
         β' = { 2 β   if KL > 1.5 d
              { ½ β   if KL < d/1.5
@@ -149,7 +151,7 @@ def simple_policy_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
         ρ_t = π(a_t) / π_old(a_t)
@@ -199,7 +201,7 @@ def discovered_policy_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -(ρ_t Â_t - f(ρ_t, Â_t)),
         f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0

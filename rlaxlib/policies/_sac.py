@@ -47,7 +47,7 @@ def sac_critic_target(
 
     Takes transitions, returns the target of each.
 
-    .. math::
+    ::
 
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
@@ -94,7 +94,9 @@ def td3_critic_target(
 
     Takes transitions, returns the target of each.
 
-    .. math:: y = r_t + γ_t min_i q_i(s_t, a_t)
+    ::
+
+        y = r_t + γ_t min_i q_i(s_t, a_t)
 
     The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
@@ -133,7 +135,9 @@ def td3_target_action(
 
     Takes one action, returns one action.
 
-    .. math:: a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
+    ::
+
+        a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
     TD3 has :math:`σ = 0.2` and :math:`c = 0.5` for actions in [-1, 1]. Scale both by
     half the range of other actions.
@@ -180,7 +184,9 @@ def sac_policy_loss(
 
     Takes actions, returns the loss of each.
 
-    .. math:: L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
+    ::
+
+        L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
     The gradient flows through the reparameterised action, such as
     :math:`tanh(μ + σ ε)`, into the critics and the log-density. The gradient of
@@ -223,7 +229,9 @@ def sac_temperature_loss(
 
     Takes actions, returns the loss of each.
 
-    .. math:: L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
+    ::
+
+        L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
     The temperature rises while the entropy is below its target :math:`H̄`. The gradient
     of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
@@ -269,7 +277,9 @@ def discrete_sac_value(
 
     Takes states, returns the value of each.
 
-    .. math:: v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
+    ::
+
+        v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It replaces the sample of `sac_critic_target`: pass it as `v_t` to `qv_learning`. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
@@ -311,13 +321,15 @@ def discrete_sac_policy_loss(
 
     Takes states, returns the loss of each.
 
-    .. math:: L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
+    ::
+
+        L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
     The gradients of the action values and the temperature are stopped.
 
     Args:
-        Other arguments: as `discrete_sac_value`.
         sample_mask: False for states to ignore, shape `[...]`; or None.
+        Other arguments: as `discrete_sac_value`.
 
     Returns:
         Loss, shape `[...]`, 0 for ignored states and if no action is legal.
@@ -352,7 +364,7 @@ def discrete_sac_temperature_loss(
 
     Takes states, returns the loss of each.
 
-    .. math::
+    ::
 
         L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
         α = exp(`log_temperature`)

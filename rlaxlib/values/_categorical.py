@@ -42,7 +42,7 @@ def categorical_l2_project(
 
     Takes one distribution, returns its probabilities on the new atoms.
 
-    .. math::
+    ::
 
         q_i = ∑_j p_j h_i(z_j),
         h_i(z) = { (z - z'_{i-1}) / (z'_i - z'_{i-1})   if z'_{i-1} < z ≤ z'_i
@@ -90,7 +90,9 @@ def categorical_td_learning(
 
     Takes one transition, returns one loss.
 
-    .. math:: L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
+    ::
+
+        L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
     where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
@@ -140,7 +142,7 @@ def categorical_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = -∑_k q_k log softmax(x(a_{t-1}))_k,
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
@@ -201,7 +203,7 @@ def categorical_double_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = -∑_k q_k log softmax(x(a_{t-1}))_k,
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),   a^* = argmax_a s_t(a),
@@ -250,7 +252,9 @@ def categorical_regression_loss(
 
     Takes one prediction and one target, returns one loss.
 
-    .. math:: L = -∑_k f(y)_k log softmax(x)_k
+    ::
+
+        L = -∑_k f(y)_k log softmax(x)_k
 
     Decode the predicted value by `tx_pair.apply_inv(softmax(x))`. It estimates the mean
     of the targets; with `muzero_pair`, the inverse transform of their mean transform. A

@@ -28,6 +28,7 @@ ANSWERS = answers()._replace(
     mismatched=answers(),
     teacher_logits=normal(PROMPTS * G, T, M),
 )
+ANSWERS = ANSWERS._replace(teacher_log_prob=jnp.roll(ANSWERS.ref_log_prob, 1, axis=0))
 PREFERENCES = Batch(chosen=answers(), rejected=answers())
 TABLE = 0.5 * normal(M, M), None
 WIDE_TABLE = 0.5 * normal(M, M + 1), None
@@ -121,10 +122,7 @@ def plain_opo(p, t):
 
 
 def plain_reinforce_plus_plus(p, t):
-    r = -0.01 * (ANSWERS.old_log_prob - ANSWERS.ref_log_prob)
-    r = r + jnp.where(
-        jnp.arange(T) == LAST[:, None] - 1, ANSWERS.rewards.reshape(-1, 1), 0
-    )
+    r = at_the_end() - 0.01 * (ANSWERS.old_log_prob - ANSWERS.ref_log_prob)
     returns = jnp.cumsum(jnp.where(MASK, r, 0)[:, ::-1], axis=1)[:, ::-1]
     adv = (returns - jnp.mean(returns[MASK])) / jnp.std(returns[MASK])
     return mean_of_tokens(clip(ratios(p), adv, 0.2, 0.2))
@@ -155,18 +153,43 @@ def plain_gmpo(p, t):
     return -jnp.mean(GROUPS[:, 0] * jnp.exp(total(l) / LAST))
 
 
+def at_the_end():
+    rewards = ANSWERS.rewards.reshape(-1, 1)
+    return jnp.where(jnp.arange(T) == LAST[:, None] - 1, rewards, 0)
+
+
+def gae(r, lambda_):
+    """Return the advantages of the tokens, with a λ by the length of the answer."""
+    v, adv = ANSWERS.values, [[0.0] * T for _ in LAST]
+    for i, last in enumerate(LAST.tolist()):
+        carry, v_t = 0.0, 0.0
+        for k in reversed(range(last)):
+            carry = adv[i][k] = r[i, k] + v_t - v[i, k] + lambda_(last) * carry
+            v_t = v[i, k]
+    return jnp.array(adv)
+
+
+def whiten(x):
+    return (x - jnp.mean(x[MASK])) / jnp.std(x[MASK])
+
+
+def plain_rlhf_ppo(p, t):
+    """openai/lm-human-preferences@cbfd210, lm_human_preferences/train_policy.py.
+
+    With whiten_rewards=False.
+    """
+    b = ANSWERS
+    r = at_the_end() - 0.05 * (b.old_log_prob - b.ref_log_prob)
+    adv = gae(r, lambda last: 0.95)
+    target, v = adv + b.values, p[b.inputs][..., M]
+    near = jnp.clip(v, b.values - 0.2, b.values + 0.2)
+    value_loss = jnp.maximum((v - target) ** 2, (near - target) ** 2) / 2
+    return mean_of_tokens(clip(ratios(p), whiten(adv), 0.2, 0.2) + 0.1 * value_loss)
+
+
 def plain_vapo(p, t):
     b, rewards = ANSWERS, ANSWERS.rewards.reshape(-1)
-    adv = [[0.0] * T for _ in rewards]
-    for i, last in enumerate(LAST.tolist()):
-        lambda_, carry = max(0.0, 1 - 1 / (0.4 * last)), 0.0
-        for k in reversed(range(last)):
-            end = k == last - 1
-            v_t = 0.0 if end else b.values[i, k + 1]
-            delta = (rewards[i] if end else 0.0) + v_t - b.values[i, k]
-            carry = adv[i][k] = delta + lambda_ * carry
-    adv = jnp.array(adv)
-    adv = (adv - jnp.mean(adv[MASK])) / jnp.std(adv[MASK])
+    adv = whiten(gae(at_the_end(), lambda last: max(0.0, 1 - 1 / (0.4 * last))))
     value_loss = (p[b.inputs][..., M] - rewards[:, None]) ** 2 / 2
     loss = mean_of_tokens(clip(ratios(p), adv, 0.2, 0.28) + 0.5 * value_loss)
     correct = MASK & (rewards > 0)[:, None]
@@ -234,10 +257,20 @@ def plain_distillation(p, t):
     return mean_of_tokens(jnp.sum(jnp.exp(log_q) * (log_q - log_p), axis=-1))
 
 
-def case(name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, **kwargs):
-    return Case(
-        of(getattr(recipes, name), apply, batch, *args, **kwargs), plain, params
-    )
+def plain_sampled_distillation(p, t):
+    """thinking-machines-lab/tinker-cookbook@9dfcc3a.
+
+    tinker_cookbook/distillation/train_on_policy.py, where the loss is a sum.
+    """
+    adv = ANSWERS.teacher_log_prob - ANSWERS.old_log_prob
+    return jnp.sum(total(-ratios(p) * adv))
+
+
+def case(
+    name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, factor=1.0, **kwargs
+):
+    loss = of(getattr(recipes, name), apply, batch, *args, **kwargs)
+    return Case(loss, plain, params, factor=factor)
 
 
 CASES = {
@@ -252,6 +285,9 @@ CASES = {
     "cispo": case("cispo", plain_cispo),
     "sapo": case("sapo", plain_sapo),
     "gmpo": case("gmpo", plain_gmpo),
+    "rlhf_ppo": case(
+        "rlhf_ppo", plain_rlhf_ppo, apply=bigrams_and_values, params=WIDE_TABLE
+    ),
     "vapo": case("vapo", plain_vapo, 0.4, apply=bigrams_and_values, params=WIDE_TABLE),
     "dpo": case("dpo", plain_dpo, batch=PREFERENCES),
     "ipo": case("ipo", plain_ipo, batch=PREFERENCES),
@@ -262,4 +298,7 @@ CASES = {
         "reward_model", plain_reward_model, apply=score, batch=PREFERENCES
     ),
     "on_policy_distillation": case("on_policy_distillation", plain_distillation),
+    "sampled_distillation": case(
+        "sampled_distillation", plain_sampled_distillation, factor=1 / 20
+    ),
 }

@@ -1,10 +1,12 @@
 """Losses of `recipes/language_updates.py` in plain `jax.numpy`."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from recipes import language_updates as recipes
 
-from plain_losses.common import Case, T, normal, of, stop
+from plain_losses.common import KEY, Case, T, normal, of, stop
 from plain_losses.language import (
     ANSWERS,
     GROUPS,
@@ -33,12 +35,23 @@ SAMPLED = ANSWERS._replace(
 )
 
 
+COVARIANCES = {"minimum": 0.2, "maximum": 2.0, "epsilon": 0.2}
+
+
 def plain_dppo(p, t):
     """verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py."""
     pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
     leaves = jnp.where(GROUPS > 0, pi - mu > 0.1, mu - pi > 0.1)
     weight = stop(jnp.where(leaves, 0, jnp.minimum(ratios(p), 3)))
     return mean_of_tokens(-weight * GROUPS * log_pi(p))
+
+
+def plain_prime_ipo(p, t):
+    """PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py."""
+    pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
+    keep, adv = jnp.abs(pi - mu) <= 0.1, of_groups(ANSWERS.rewards)
+    kl = log_ratios(p) ** 2
+    return mean_of_tokens(-jnp.where(keep, ratios(p), 0) * adv + 1e-3 * kl)
 
 
 def plain_max_rl(p, t):
@@ -109,6 +122,30 @@ def plain_kl_cov(p, t):
     return mean_of_tokens(-ratios(p) * GROUPS + kl)
 
 
+def plain_clip_cov(p, t):
+    """PRIME-RL/Entropy-Mechanism-of-RL@8850579: compute_policy_loss_clip_cov.
+
+    verl/trainer/ppo/core_algos.py, where all tokens within the bounds are chosen.
+    """
+    x = log_pi(p)
+    mean_x, mean_adv = (jnp.sum(total(each)) / 20 for each in (x, GROUPS))
+    covariance = (x - mean_x) * (GROUPS - mean_adv)
+    keep = (covariance < 0.2) | (covariance > 2.0)
+    return mean_of_tokens(jnp.where(keep, clip(ratios(p), GROUPS, 0.2, 0.2), 0))
+
+
+def plain_pass_at_k(p, t):
+    """Return the loss of the sets of k answers, with the best reward of each."""
+    shaped = []
+    for rewards in ANSWERS.rewards.tolist():
+        sets = list(itertools.combinations(range(G), 2))
+        best = {s: max(rewards[i] for i in s) for s in sets}
+        shaped.append([sum(best[s] for s in sets if i in s) for i in range(G)])
+    shaped = G * jnp.array(shaped) / len(sets)
+    others = (jnp.sum(shaped, axis=1, keepdims=True) - shaped) / (G - 1)
+    return jnp.mean(total(-of_groups(shaped, others) * log_pi(p)))
+
+
 def plain_gdpo(p, t):
     """verl-project/verl@1dda039: compute_gdpo_outcome_advantage.
 
@@ -138,6 +175,7 @@ def case(name, batch=ANSWERS, *args, factor=1.0, **settings):
 
 CASES = {
     "dppo": case("dppo", bound=0.1, max_ratio=3.0),
+    "prime_ipo": case("prime_ipo", bound=0.1),
     "max_rl": case("max_rl", BINARY),
     "vespo": case("vespo"),
     "otb": case("otb"),
@@ -145,6 +183,8 @@ CASES = {
     "topr": case("topr", SIGNED),
     "dro": case("dro"),
     "kl_cov": case("kl_cov", fraction=0.2),
+    "clip_cov": case("clip_cov", key=KEY, fraction=1.0, **COVARIANCES),
+    "pass_at_k": case("pass_at_k", k=2),
     "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
     "sequence_mask_tis": case("sequence_mask_tis", SAMPLED),
 }

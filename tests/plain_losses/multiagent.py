@@ -34,7 +34,7 @@ TEAM = Batch(
     legal_t=jnp.arange(B * N * A).reshape(B, N, A) % 4 > 0,
     sample_mask=jnp.asarray(MASK),
 )
-VALID = jax.tree.map(lambda x: x[MASK], TEAM)
+VALID = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[MASK]), TEAM)
 ALIVE = jnp.arange(B * N).reshape(B, N) % 5 > 0
 STEPS = TEAM._replace(
     old_log_prob=-1 + 0.3 * normal(B, N),

@@ -347,8 +347,8 @@ CASES = {
     "coma": Case(of(recipes.coma, policy_and_q, STREAM), plain_coma, TWO_Q_PARAMS),
     "ppo": Case(of(recipes.ppo, policy_and_value, STREAM), plain_ppo, PAIR_PARAMS),
     "spo": Case(of(recipes.spo, policy_and_value, STREAM), plain_spo, PAIR_PARAMS),
-    "discovered_policy_optimisation": Case(
-        of(recipes.discovered_policy_optimisation, policy_and_value, STREAM),
+    "discovered_policy_optimization": Case(
+        of(recipes.discovered_policy_optimization, policy_and_value, STREAM),
         plain_discovered,
         PAIR_PARAMS,
     ),

@@ -56,14 +56,14 @@ def plain_double_dqn(p, t, q=Q):
     return jnp.mean(huber(stop(target) - pick(q(p, ONE.s_tm1), ONE.a_tm1)))
 
 
-def duelling(w, s):
+def dueling(w, s):
     advantages, v = policy_and_value(w, s)
     return v[..., None] + advantages - jnp.mean(advantages, -1, keepdims=True)
 
 
-def plain_duelling_dqn(p, t):
+def plain_dueling_dqn(p, t):
     """openai/baselines@ea25b9e, baselines/deepq/build_graph.py."""
-    return plain_double_dqn(p, t, duelling)
+    return plain_double_dqn(p, t, dueling)
 
 
 def plain_c51(p, t):
@@ -250,9 +250,9 @@ CASES = {
     "n_step_dqn": Case(of(recipes.n_step_dqn, Q, STREAM), plain_n_step_dqn, Q_PARAMS),
     "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
     "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
-    "duelling_dqn": Case(
-        of(recipes.duelling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
-        plain_duelling_dqn,
+    "dueling_dqn": Case(
+        of(recipes.dueling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
+        plain_dueling_dqn,
         PAIR_PARAMS,
     ),
     "c51": Case(of(recipes.c51, ATOMS, ONE), plain_c51, ATOMS_PARAMS),

@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar \
-	bench check wheel docs pdf tex figures release-check clean
+	bench gpu check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -66,6 +66,12 @@ minatar: .venv/with-examples  ## Train agents on MinAtar, where results are miss
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md
+
+# JAX for the device is that of the system.
+gpu:  ## Measure on a GPU, in nine minutes; all parts at small sizes by REHEARSE=1.
+	$(PYTHON) -m venv --system-site-packages .venv/gpu
+	.venv/gpu/bin/python -m pip install --quiet --editable '.[examples,reference,test]'
+	.venv/gpu/bin/python -m benchmarks.gpu $(and $(REHEARSE),--rehearse)
 
 check: .venv/with-dev  ## Check style, format and types.
 	$(BIN)/ruff check

@@ -7,16 +7,20 @@ import argparse
 import importlib
 import math
 import pathlib
+import statistics
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
-from benchmarks import growth, machine, steps, timing
+from benchmarks import growth, machine, memory, steps, timing
 
 OURS, THEIRS = "rlaxlib", "rlax"
+# Tokens, features and vocabulary of output heads: one is compiled, one is run.
+LARGE, SMALL = (4096, 1024, 256_000), (512, 256, 32_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -50,15 +54,25 @@ def page(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
     """
     about = "; ".join(f"{key} {value}" for key, value in machine.describe().items())
     yield f"Measured on: {about}."
-    yield from _steps(libraries, effort)
-    yield from _growth(libraries, effort)
+    yield from ("", "## Learner steps", "")
+    yield from learner_steps(libraries, effort, steps.STEPS)
+    yield from ("", "## Growth", "")
+    yield from growing(libraries, {**effort, "compilations": 1}, growth.GROWTH)
+    yield from ("", "## Layout", "")
     yield from _layouts(libraries[OURS], effort)
+    yield from ("", "## Memory", "")
+    yield from _memory()
+    yield from ("", "## Output head", "")
+    yield from _heads(effort)
 
 
-def _steps(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Learner steps", "step | run, ms | ratio | compile, s | ratio")
+def learner_steps(
+    libraries: dict[str, Any], effort: dict[str, int], rows: Sequence[steps.Step]
+) -> Iterator[str]:
+    """Yield a table of learner steps, and their geometric mean."""
+    yield from table("step | run, ms | ratio | compile, s | ratio")
     comparisons: list[timing.Comparison] = []
-    for step in steps.STEPS:
+    for step in rows:
         params, batch = step.inputs()
         state = optax.adam(1e-4).init(params)
         programs = {
@@ -77,27 +91,52 @@ def _steps(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
     yield f"| geometric mean | | {run:.2f} | | {compilation:.2f} |"
 
 
-def _growth(libraries: dict[str, Any], effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Growth", "program | run, ms | ratio | compile, s | ratio")
-    for each in growth.GROWTH:
+def growing(
+    libraries: dict[str, Any], effort: dict[str, int], rows: Sequence[growth.Growth]
+) -> Iterator[str]:
+    """Yield a table of programs whose size grows."""
+    yield from table("program | run, ms | ratio | compile, s | ratio")
+    for each in rows:
         for size in each.sizes:
             programs = {
                 name: each.make(library, size) for name, library in libraries.items()
             }
-            comparison = timing.compare(programs, **{**effort, "compilations": 1})
+            comparison = timing.compare(programs, **effort)
             yield _line(f"{each.name} = {size}", comparison)
 
 
 def _layouts(library: Any, effort: dict[str, int]) -> Iterator[str]:
-    yield from _head("Layout", "λ-returns, T = 128 | batch-major, ms | time-major, ms")
+    yield from table("λ-returns, T = 128 | batch-major, ms | time-major, ms")
     for batch in (64, 1024, 8192):
         programs = dict(growth.layouts(library, batch))
         first, second = timing.compare(programs, **effort).costs.values()
         yield f"| B = {batch} | {1e3 * first.run:.2f} | {1e3 * second.run:.2f} |"
 
 
-def _head(title: str, columns: str) -> Iterator[str]:
-    yield from ("", f"## {title}", "", f"| {columns} |")
+def _memory() -> Iterator[str]:
+    yield from table("arrays of the size of the logits | value | value and gradient")
+    for each in memory.SOFTMAX:
+        pairs = (each.arrays(gradient) for gradient in (False, True))
+        cells = (f"{ours:.1f} / {plain:.1f}" for ours, plain in pairs)
+        yield f"| {each.name} | {' | '.join(cells)} |"
+
+
+def _heads(effort: dict[str, int]) -> Iterator[str]:
+    yield from table("log-probabilities by | memory, MiB | run, ms")
+    calls = {
+        name: timing.compiled(memory.head(name, *SMALL, jnp.float32))
+        for name in memory.HEADS
+    }
+    samples = timing.run_in_turns(calls, min(effort.get("pairs", 12), 12))
+    for name in memory.HEADS:
+        function, arguments = memory.head(name, *LARGE, jnp.bfloat16)
+        mib = memory.temporaries(function, *arguments) / 2**20
+        yield f"| {name} | {mib:.0f} | {1e3 * statistics.median(samples[name]):.0f} |"
+
+
+def table(columns: str) -> Iterator[str]:
+    """Yield the head of a table whose first column is text."""
+    yield f"| {columns} |"
     yield "| --- |" + " ---: |" * columns.count("|")
 
 

@@ -71,6 +71,12 @@ def compare(
     )
 
 
+def compiled(program: Program) -> Callable[[], Any]:
+    """Return a call of a program, compiled."""
+    function, arguments = program
+    return _Call(jax.jit(function).lower(*arguments).compile(), arguments)
+
+
 def run_in_turns(
     functions: Mapping[str, Callable[[], Any]], pairs: int
 ) -> dict[str, list[float]]:

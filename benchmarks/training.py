@@ -5,8 +5,8 @@
 Each library trains in one jitted function of a seed, on gymnax's CartPole or Pendulum:
 the same networks, steps, updates, batches, replay and evaluations. rejax requires an
 older gymnax than the examples, so that it has its own virtual environment, which the
-first run creates. Each library runs in its own process, on the CPU. The processes take
-turns, so that load on the machine affects both.
+first run creates. Each library runs in its own process, on the CPU or another device.
+The processes take turns, so that load on the machine affects both.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from benchmarks import machine
 ROOT = pathlib.Path(__file__).parents[1]
 OURS, THEIRS = "rlaxlib", "rejax"
 VERSIONS = {"rejax": "0.1.3", "gymnax": "0.0.9"}
+ENVIRONMENT = ROOT / ".venv" / "rejax"
 EVALUATIONS = 4  # In addition to the initial one.
 
 # --- Settings, with rejax's names. Networks have two hidden layers of 64 units. ---
@@ -121,14 +122,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Command-line arguments, without the program name.
     """
     options = _parser().parse_args(arguments)
-    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_platforms", options.device)
     if options.library:
         (name,) = options.names
-        serve({OURS: ours, THEIRS: _theirs}[options.library](name))
+        serve(_TRAIN[options.library](name))
         return
-    peer = _peer(options.environment)
+    pythons = interpreters(options.environment)
+    turns = [*[-1] * options.compilations, *range(options.seeds)]
     results = {
-        name: _measure(name, peer, options.seeds, options.compilations)
+        name: measure(name, pythons, options.device, turns)
         for name in options.names or SETTINGS
     }
     text = "\n".join(report(results, _about()))
@@ -152,11 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compilations", type=int, default=3, help="compilations per library"
     )
+    parser.add_argument("--device", default="cpu", help="cpu or gpu")
     parser.add_argument(
         "--environment",
         type=pathlib.Path,
         metavar="FOLDER",
-        default=ROOT / ".venv" / "rejax",
+        default=ENVIRONMENT,
         help="virtual environment of rejax, created if missing (.venv/rejax)",
     )
     parser.add_argument(
@@ -196,6 +199,11 @@ def serve(train: Callable[[int], Any]) -> None:
             seconds = time.perf_counter() - begin
             returns = episodes.mean(axis=1).tolist()
         print(json.dumps(Run(seconds, returns)._asdict()), flush=True)
+
+
+def trace(library: str, name: str) -> None:
+    """Trace a training run, which imports all that it needs."""
+    jax.eval_shape(_TRAIN[library](name), 0)
 
 
 def ours(name: str) -> Callable[[int], Any]:
@@ -247,25 +255,39 @@ def _theirs(name: str) -> Callable[[int], Any]:
     return lambda seed: algorithm.train(jax.random.PRNGKey(seed))[1][1]
 
 
+_TRAIN = {OURS: ours, THEIRS: _theirs}
+
 # --- Main process. ---
 
 
-def _measure(name: str, peer: str, seeds: int, compilations: int) -> Results:
-    """Compile and run both libraries in turns."""
+def measure(
+    name: str, pythons: Mapping[str, str], device: str, turns: Sequence[int]
+) -> Results:
+    """Run both libraries in turns.
+
+    Args:
+        name: Name of the algorithm.
+        pythons: Interpreter of each library.
+        device: Where to run, `cpu` or `gpu`.
+        turns: Seed of each turn, or a negative number, which compiles.
+
+    Returns:
+        Times and returns of each library.
+    """
     processes = {
-        OURS: _start(sys.executable, OURS, name),
-        THEIRS: _start(peer, THEIRS, name),
+        library: _start(python, library, name, device)
+        for library, python in pythons.items()
     }
     results = {library: Result([], []) for library in processes}
     try:
-        for turn, seed in enumerate([*[-1] * compilations, *range(seeds)]):
+        for turn, seed in enumerate(turns):
             for library in list(processes)[:: -1 if turn % 2 else 1]:
                 run = _request(processes[library], seed)
                 if seed < 0:
                     results[library].compilations.append(run.seconds)
                 else:
                     results[library].runs.append(run)
-                print(_line(name, library, seed, run), flush=True)
+                print(_line(name, library, seed, run), file=sys.stderr, flush=True)
     finally:
         for process in processes.values():
             process.stdin.close()
@@ -273,9 +295,10 @@ def _measure(name: str, peer: str, seeds: int, compilations: int) -> Results:
     return results
 
 
-def _start(python: str, library: str, name: str) -> subprocess.Popen[str]:
+def _start(python: str, library: str, name: str, device: str) -> subprocess.Popen[str]:
+    options = f"--library={library}", f"--device={device}"
     return subprocess.Popen(
-        [python, "-m", "benchmarks.training", name, f"--library={library}"],
+        [python, "-m", "benchmarks.training", name, *options],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -299,15 +322,22 @@ def _line(name: str, library: str, seed: int, run: Run) -> str:
     return f"{name:4} {library:8} {label:8} {run.seconds:6.2f} s  {returns}"
 
 
-def _peer(folder: pathlib.Path) -> str:
-    """Return the Python of the environment with rejax, created if missing."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
+def interpreters(folder: pathlib.Path = ENVIRONMENT) -> dict[str, str]:
+    """Return the interpreter of each library; rejax has its own environment.
+
+    Args:
+        folder: The environment of rejax, created if missing.
+    """
+    python, installed = folder / "bin" / "python", folder / "installed.txt"
     same = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib")}
     wanted = [f"{name}=={version}" for name, version in {**VERSIONS, **same}.items()]
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
-    return str(python)
+    if not installed.exists() or installed.read_text().split() != wanted:
+        # JAX for a GPU is that of the system, if it has one.
+        venv.create(folder, with_pip=True, system_site_packages=True)
+        pip = (python, "-m", "pip", "install", "--quiet")
+        subprocess.run([*pip, *wanted], stdout=sys.stderr, check=True)
+        installed.write_text("\n".join(wanted))
+    return {OURS: sys.executable, THEIRS: str(python)}
 
 
 # --- Report. ---
@@ -334,6 +364,13 @@ def report(results: Mapping[str, Results], about: Mapping[str, str]) -> list[str
         "and range over the turns. Returns are means over the seeds, with the standard "
         "error, of the evaluations halfway and at the end.",
         "",
+        *table(results),
+    ]
+
+
+def table(results: Mapping[str, Results]) -> list[str]:
+    """Return a table of the measurements of each algorithm and library."""
+    return [
         "| run | steps | seeds | run, s | ratio | compile, s | ratio "
         "| return halfway | final return |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",

@@ -120,7 +120,7 @@ def update(policy, pairs, config):
             kind=config.kind,
             label_smoothing=config.label_smoothing,
         )
-        return rlaxlib.masked_mean(losses, pairs.is_pair)
+        return rlaxlib.masked_mean(losses, mask=pairs.is_pair)
 
     return policy.apply_loss_fn(loss_fn=loss)
 
@@ -145,7 +145,7 @@ def evaluate(policy, held_out, key, config):
         for answers in (held_out.chosen, held_out.rejected)
     )
     is_preferred = (chosen > rejected).astype(jnp.float32)
-    preference = rlaxlib.masked_mean(is_preferred, held_out.is_pair)
+    preference = rlaxlib.masked_mean(is_preferred, mask=held_out.is_pair)
     keys = jax.random.split(key, config.eval_prompts)
     _, rewards = sorting.answer(policy, keys, 1)
     return preference, jnp.mean(rewards)

@@ -82,11 +82,11 @@ class Algorithm(NamedTuple):
 
 
 ALGORITHMS = {
-    "grpo": Algorithm("mean", "std", "sequence_mean_token_mean"),
+    "grpo": Algorithm("mean", "stddev", "sequence_mean_token_mean"),
     "dr_grpo": Algorithm("mean", "none", "constant"),
     "rloo": Algorithm("leave_one_out", "none", "sequence_mean_token_sum"),
-    "gspo": Algorithm("mean", "std", "sequence_mean_token_mean"),
-    "cispo": Algorithm("mean", "std", "token_mean"),
+    "gspo": Algorithm("mean", "stddev", "sequence_mean_token_mean"),
+    "cispo": Algorithm("mean", "stddev", "token_mean"),
 }
 
 

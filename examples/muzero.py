@@ -294,7 +294,7 @@ class MuZeroAgent(struct.PyTreeNode):
             logits = jnp.swapaxes(logits, 0, 1)
             return rlaxlib.categorical_cross_entropy(target, logits)
 
-        policy_loss = rlaxlib.masked_mean(entropies(policy, logits), valid)
+        policy_loss = rlaxlib.masked_mean(entropies(policy, logits), mask=valid)
         value_loss = jnp.mean(entropies(self.pair.apply(value), value_logits))
         reward_loss = jnp.mean(entropies(self.pair.apply(reward), reward_logits))
         return policy_loss + self.config.value_cost * value_loss + reward_loss

@@ -127,7 +127,7 @@ class PPOAgent(struct.PyTreeNode):
         agent, rollout = self.collect(act_key)
         agent, steps = agent.estimate(rollout)
         agent = agent.learn(steps, learn_key)
-        _, moments = rlaxlib.running_moments().update(rollout.observation, self.moments)
+        _, moments = rlaxlib.running_moments().update(self.moments, rollout.observation)
         return agent.replace(moments=moments)
 
     def collect(self, key):

@@ -17,7 +17,6 @@ state is reset. Their priorities mix the largest and the mean TD error.
     rlaxlib.prioritized_probabilities       the replay probabilities,
     rlaxlib.stratified_sample               the replayed sequences,
     rlaxlib.importance_sampling_weights     the weights of their losses,
-    rlaxlib.burn_in_mask                    the steps that have a loss,
     rlaxlib.transformed_n_step_q_learning   the TD errors, of rescaled values,
     rlaxlib.l2_loss                         the loss,
     rlaxlib.masked_mean                     its mean over the steps after the burn-in,
@@ -274,7 +273,7 @@ class R2D2Agent(struct.PyTreeNode):
         )
         a_t = jnp.argmax(q[:, 1:], axis=-1)
         num_steps = batch.reward.shape[1]
-        mask = rlaxlib.burn_in_mask(num_steps, self.config.burn_in)
+        mask = jnp.arange(num_steps) >= self.config.burn_in
 
         def learn(*args):
             td_error = rlaxlib.transformed_n_step_q_learning(
@@ -290,7 +289,7 @@ class R2D2Agent(struct.PyTreeNode):
         )
         losses = weights[:, None] * rlaxlib.l2_loss(td_error)
         masks = jnp.broadcast_to(mask, losses.shape)
-        return rlaxlib.masked_mean(losses, masks), priorities
+        return rlaxlib.masked_mean(losses, mask=masks), priorities
 
 
 def make_sequences(steps, player):

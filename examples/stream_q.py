@@ -137,10 +137,10 @@ def learn(agent, transition, network, config) -> Agent:
     # A product of Python scalars has a weak type: the next step would compile anew.
     discount_t = jnp.float32(config.discount) * (1.0 - terminated)
     _, observations = rlaxlib.running_moments().update(
-        observation_t, agent.observations
+        agent.observations, observation_t
     )
     scale, rewards = rlaxlib.reward_scale().update(
-        r_t[None], discount_t[None], agent.rewards, truncated_t=truncated[None]
+        agent.rewards, r_t[None], discount_t[None], truncated_t=truncated[None]
     )
     agent = agent._replace(observations=observations, rewards=rewards)
 

@@ -245,9 +245,9 @@ def replace_masked(
 @checked
 def masked_mean(
     x: Float[ArrayLike, "..."],
+    *,
     mask: Bool[ArrayLike, "*M"] | None = None,
     axis: Static[int | Sequence[int], ""] | None = None,
-    *,
     axis_name: AxisName | None = None,
     denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:
@@ -276,7 +276,7 @@ def masked_mean(
 
     Example:
         >>> x, mask = jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])
-        >>> print(rlaxlib.masked_mean(x, mask))
+        >>> print(rlaxlib.masked_mean(x, mask=mask))
         2.0
 
     References:
@@ -298,29 +298,36 @@ def masked_mean(
 @checked
 def standardize(
     x: Float[ArrayLike, "..."],
-    mask: Bool[ArrayLike, "*M"] | None = None,
     *,
+    mask: Bool[ArrayLike, "*M"] | None = None,
+    ddof: Static[int, "in [0, inf)"] = 0,
+    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.0,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "..."]:
     """Standardise an array to mean 0 and standard deviation 1.
 
     Takes an array, returns an array of the same shape.
 
-    .. math:: y_i = (x_i - μ) / σ,   μ = (1/n) ∑_i x_i,   σ² = (1/n) ∑_i (x_i - μ)²
+    .. math::
 
-    If all unmasked entries are equal, the result and its gradient are 0. If one is NaN
-    or infinite, all become NaN.
+        y_i = (x_i - μ) / (σ + ε),   μ = (1/n) ∑_i x_i,
+        σ² = (1/(n - ddof)) ∑_i (x_i - μ)²
+
+    PPO in PyTorch has a `ddof` of 1, and :math:`ε = 10⁻⁸`. If all unmasked entries are
+    equal, the result and its gradient are 0. If one is NaN or infinite, all become NaN.
 
     Args:
         x: Array, such as advantages, shape `[...]`.
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
+        ddof: Python integer in [0, inf), as in `jnp.std`.
+        epsilon: Constant :math:`ε` added to the divisor, in [0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, to average over as well; or None.
 
     Returns:
         The standardised array, of the shape of `x`; 0 at masked entries.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> print(rlaxlib.standardize(jnp.array([1.0, 3.0])))
@@ -332,8 +339,10 @@ def standardize(
         https://arxiv.org/abs/2006.05990
     """
     mask = jnp.ones_like(x, bool) if mask is None else _mask(mask, x)
-    _, _, variance, deviations = moments.of(x, mask, axis_name)
-    return jnp.where(mask, safe.divide(deviations, safe.sqrt(variance)), 0)
+    found = moments.of(x, mask, axis_name)
+    stddev = found.stddev(ddof)
+    divisor = jnp.where(stddev == 0, 0, stddev + epsilon)
+    return jnp.where(mask, safe.divide(found.deviations, divisor), 0)
 
 
 def _broadcast_left(source: Array, target: Array) -> Array:

@@ -161,7 +161,7 @@ class ImportanceStatistics(NamedTuple):
         min_log_ratio: Smallest log-ratio.
         mean_log_ratio: Mean of the log-ratios; its exponential is the ratio of
             perplexities.
-        std_log_ratio: Standard deviation of the log-ratios.
+        stddev_log_ratio: Standard deviation of the log-ratios.
         kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
             ratios. May be negative by chance.
@@ -173,7 +173,7 @@ class ImportanceStatistics(NamedTuple):
     max_log_ratio: Float[Array, ""]
     min_log_ratio: Float[Array, ""]
     mean_log_ratio: Float[Array, ""]
-    std_log_ratio: Float[Array, ""]
+    stddev_log_ratio: Float[Array, ""]
     kl: Float[Array, ""]
     chi_squared: Float[Array, ""]
     effective_sample_size: Float[Array, ""]
@@ -328,7 +328,7 @@ def importance_statistics(
         max_log_ratio=largest(x),
         min_log_ratio=-largest(-x),
         mean_log_ratio=mean(x),
-        std_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
+        stddev_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
         kl=mean(ratios.k3(x)),
         chi_squared=mean(jnp.expm1(2 * x)),
         effective_sample_size=size,
@@ -396,7 +396,7 @@ def dormant_fraction(
 @checked(wide=True)
 def effective_rank(
     features: Float[ArrayLike, "B, D"],
-    delta: Float[ArrayLike, "in [0, 1)"] = 0.01,
+    threshold: Float[ArrayLike, "in [0, 1)"] = 0.01,
     *,
     sample_mask: Bool[ArrayLike, "B"] | None = None,
     axis_name: AxisName | None = None,
@@ -414,7 +414,7 @@ def effective_rank(
     Args:
         features: Features :math:`Φ` of B inputs, such as the last hidden layer,
             shape `[B, D]`.
-        delta: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
+        threshold: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
         sample_mask: False for inputs to ignore, shape `[B]`; or None.
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
@@ -438,7 +438,7 @@ def effective_rank(
     sigma = jnp.linalg.svd(whole, compute_uv=False)
     # Sum from the smallest: `1 - sum` would lose small values by rounding.
     left = jnp.cumsum(sigma[::-1])[::-1]
-    return jnp.sum(left > delta * left[0])
+    return jnp.sum(left > threshold * left[0])
 
 
 # --- Data. ---

@@ -258,16 +258,7 @@ def probability_of_improvement(
     return jnp.mean(wins)
 
 
-def _check_data(*, data: Any, stratified: bool, **_: Any) -> None:
-    """Check the shapes of the arrays of `data`."""
-    named = dict(checks.named_leaves("data", data))
-    if not named:
-        checks.fail("`data` has no arrays")
-    for name, x in named.items() if stratified else ():
-        checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
-
-
-@checked(rule=_check_data)
+@checked
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
     data: Tree[Any, "shaped N, *_"],
@@ -324,6 +315,10 @@ def bootstrap_interval(
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
     leaves, structure = cast(Any, jax.tree.flatten(data))
+    if not leaves:
+        checks.fail("`data` has no arrays")
+    for name, x in checks.named_leaves("data", data) if stratified else ():
+        checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
 
     def resample(key: Array) -> list[Array]:
         if not stratified:

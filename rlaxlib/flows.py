@@ -335,7 +335,7 @@ def diffusion_reverse_step(
     alpha_bar: Float[ArrayLike, "in [0, 1]"],
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
-    clip: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
+    clip: Float[ArrayLike, "in [0, inf]"] = jnp.inf,
 ) -> Float[Array, "D like x"]:
     """Sample one step of the reverse process of a diffusion (DDPM).
 
@@ -366,7 +366,7 @@ def diffusion_reverse_step(
         next_alpha_bar: Share :math:`ᾱ'` of the step before it in the schedule, or 1
             after the first one, in (0, 1] and in [`alpha_bar`, 1], shape `[]`.
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
-        clip: Bound of :math:`|â|`, in (0, inf], shape `[]`; 1 for actions in [-1, 1].
+        clip: Bound of :math:`|â|`, in [0, inf], shape `[]`; 1 for actions in [-1, 1].
 
     Returns:
         The next sample :math:`x'`, shape `[D]`.

@@ -33,8 +33,8 @@ __all__ = [
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    discount: Float[ArrayLike, "in [0, 1)"],
-    beyond: Literal["final", "renormalize"] = "final",
+    discount: Float[ArrayLike, "in [0, 1]"],
+    kind: Literal["final", "renormalize"] = "final",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -57,9 +57,9 @@ def geometric_hindsight_indices(
     as that of `hindsight_indices`.
 
     Args:
-        discount: Factor :math:`γ` in [0, 1), such as the discount of the agent,
+        discount: Factor :math:`γ` in [0, 1], such as the discount of the agent,
             shape `[]`.
-        beyond: What becomes of distances beyond the episode: `"final"` or
+        kind: What becomes of distances beyond the episode: `"final"` or
             `"renormalize"`.
         Other arguments: as `hindsight_indices`.
 
@@ -85,10 +85,10 @@ def geometric_hindsight_indices(
     number, last, _ = streams.segments(discount_t, truncated_t, sample_mask)
     left = last - number
     u = jax.random.uniform(key, left.shape, discount_t.dtype)
-    # A traced factor may be 1: divided by log 1, its distances would be NaN.
+    # The logarithm of 1 is 0, and distances divided by it would be NaN.
     largest = 1 - float(cast(Any, jnp.finfo(discount.dtype)).epsneg)
     log_gamma = jnp.log(jnp.minimum(discount, largest))
-    if beyond == "renormalize":
+    if kind == "renormalize":
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
     # The inverse of the distribution function, 1 - γ^(k+1).
     distance = jnp.floor(jnp.log1p(-u) / log_gamma)
@@ -154,7 +154,7 @@ def hiql_value_loss(
 def quasimetric_distance(
     embedding: Float[ArrayLike, "K, D"],
     goal_embedding: Float[ArrayLike, "K, D"],
-    alpha: Float[ArrayLike, "in [0, 1]"] = 0.5,
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.5,
 ) -> Float[Array, ""]:
     """Compute the distance of interval quasimetric embeddings (IQE, QRL).
 
@@ -172,14 +172,14 @@ def quasimetric_distance(
     Args:
         embedding: Embedding :math:`x` of the state, shape `[K, D]`.
         goal_embedding: Embedding :math:`y` of the goal, shape `[K, D]`.
-        alpha: Weight :math:`α` of the largest component, in [0, 1], usually the sigmoid
+        mix: Weight :math:`α` of the largest component, in [0, 1], usually the sigmoid
             of a parameter, shape `[]`.
 
     Returns:
         Distance, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete `alpha` out of range.
+        ArgumentError: If a shape or dtype is wrong, or a concrete `mix` out of range.
 
     Example:
         >>> x, y = jnp.array([[[0.0, 1.0, 5.0]], [[2.0, 3.0, 4.0]]])
@@ -204,7 +204,7 @@ def quasimetric_distance(
     lengths = safe.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
     mean, largest = jnp.mean(components), safe.largest(components)
-    return safe.product(alpha, largest) + safe.product(1 - alpha, mean)
+    return safe.product(mix, largest) + safe.product(1 - mix, mean)
 
 
 @checked

@@ -78,7 +78,7 @@ def dqfd_margin_loss(
 def discriminator_loss(
     expert_logit: Float[ArrayLike, "..."],
     policy_logit: Float[ArrayLike, "..."],
-    label_smoothing: Float[ArrayLike, "in [0, 1]"] = 0.0,
+    label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
 ) -> Float[Array, "..."]:
     """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
 
@@ -96,7 +96,7 @@ def discriminator_loss(
     Args:
         expert_logit: Logits for the expert's states and actions, shape `[...]`.
         policy_logit: Logits for the policy's states and actions, shape `[...]`.
-        label_smoothing: Label smoothing :math:`ε` in [0, 1], shape `[]`.
+        label_smoothing: Label smoothing :math:`ε` in [0, 0.5), shape `[]`.
 
     Returns:
         Losses, one for each pair, shape `[...]`.

@@ -149,8 +149,9 @@ def log_loss(
     .. math:: L = -t log p - (1 - t) log(1 - p)
 
     With the convention 0 log 0 = 0, a prediction that is certain and right has a loss
-    of 0 and a finite gradient. One that is certain and wrong has an infinite loss; for
-    the logits of a network, use `categorical_cross_entropy`.
+    of 0 and a finite gradient. One that is certain and wrong has an infinite loss. The
+    sigmoid of a logit of 17 rounds to 1 in single precision: for the logits of a
+    network, use `optax.sigmoid_binary_cross_entropy(logits, targets)`.
 
     Args:
         predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.

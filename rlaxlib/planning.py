@@ -12,6 +12,7 @@ gradient.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -172,7 +173,7 @@ def mppi_update(
 def shift_plan(
     state: PlanState,
     stddev: Float[ArrayLike, "in [0, inf)"],
-    action: Float[ArrayLike, "D"] | None = None,
+    a: Float[ArrayLike, "D"] | None = None,
 ) -> PlanState:
     """Move a plan on by one time step, to start the next planning from it.
 
@@ -186,7 +187,7 @@ def shift_plan(
         state: Plan after its last iteration, a `PlanState`.
         stddev: Initial standard deviation :math:`σ_0` of each step, in [0, inf),
             shape `[]`.
-        action: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
+        a: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:
         The first plan of the next time step, a `PlanState`, without a gradient.
@@ -204,7 +205,7 @@ def shift_plan(
         Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
-    last = jnp.zeros_like(state.mean[:1]) if action is None else action[None]
+    last = jnp.zeros_like(state.mean[:1]) if a is None else a[None]
     mean = jnp.concatenate([state.mean[1:], last])
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
@@ -226,8 +227,10 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     """
     # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
     actions = jnp.where((weights > 0)[:, None, None], actions, 0)
-    mean = jnp.tensordot(weights, actions, 1)
-    variance = jnp.tensordot(weights, jnp.square(actions - mean[None]), 1)
+    # GPUs and TPUs multiply matrices in lower precision by default.
+    average = functools.partial(jnp.tensordot, weights, axes=1, precision="highest")
+    mean = average(actions)
+    variance = average(jnp.square(actions - mean[None]))
     return PlanState(mean, jnp.sqrt(variance))
 
 

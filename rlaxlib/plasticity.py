@@ -66,7 +66,7 @@ def redo_mask(
     """
     batch = tuple(range(activations.ndim - 1))
     sizes = arrays.masked_mean(
-        jnp.abs(activations), sample_mask, batch, axis_name=axis_name
+        jnp.abs(activations), mask=sample_mask, axis=batch, axis_name=axis_name
     )
     return sizes <= threshold * jnp.mean(sizes)  # As a product: the mean may be 0.
 

@@ -1,4 +1,4 @@
-"""Replay: prioritised replay (PER), burn-in, resampling and hindsight (HER).
+"""Replay: prioritised replay (PER), resampling and hindsight (HER).
 
 All results are data: none of these functions has a gradient.
 """
@@ -26,7 +26,6 @@ from rlaxlib._core.types import (
 )
 
 __all__ = [
-    "burn_in_mask",
     "hindsight_indices",
     "importance_sampling_weights",
     "prioritized_probabilities",
@@ -132,8 +131,8 @@ def rank_probabilities(
 
 @checked
 def importance_sampling_weights(
-    probabilities: Float[ArrayLike, "N in [0, inf)"],
-    exponent: Float[ArrayLike, "in [0, 1]"],
+    probs: Float[ArrayLike, "N in [0, inf)"],
+    exponent: Float[ArrayLike, "in [0, inf)"],
     normalize_by: Literal["batch", "buffer"] = "batch",
     *,
     min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
@@ -152,12 +151,12 @@ def importance_sampling_weights(
     entry of low priority shortens all updates.
 
     Args:
-        probabilities: Probability :math:`P_i` of each entry of the batch or buffer,
+        probs: Probability :math:`P_i` of each entry of the batch or buffer,
             in [0, inf), shape `[N]`. They need not sum to 1.
-        exponent: Exponent :math:`β`, in [0, 1], shape `[]`.
+        exponent: Exponent :math:`β`, in [0, inf), shape `[]`.
         normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
         min_probability: For `"buffer"`, the smallest of its probabilities that is not
-            0, in (0, inf), shape `[]`; or None if `probabilities` hold the whole
+            0, in (0, inf), shape `[]`; or None if `probs` hold the whole
             buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
@@ -182,7 +181,7 @@ def importance_sampling_weights(
     """
     if normalize_by == "batch" and min_probability is not None:
         checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
-    p, beta, smallest = stop_gradient((probabilities, exponent, min_probability))
+    p, beta, smallest = stop_gradient((probs, exponent, min_probability))
     sampled = p != 0  # Masked entries are 0.
     if smallest is None:
         least = safe.smallest(jnp.where(sampled, p, jnp.inf))
@@ -194,7 +193,7 @@ def importance_sampling_weights(
 @checked
 def sequence_priority(
     td_errors: Float[ArrayLike, "T"],
-    eta: Float[ArrayLike, "in [0, 1]"] = 0.9,
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
 ) -> Float[Array, ""]:
@@ -208,8 +207,9 @@ def sequence_priority(
 
     Args:
         td_errors: TD errors :math:`δ_t`, shape `[T]`.
-        eta: Weight :math:`η` of the maximum, in [0, 1], shape `[]`.
-        sample_mask: False for steps to ignore, as `burn_in_mask`, shape `[T]`; or None.
+        mix: Weight :math:`η` of the maximum, in [0, 1], shape `[]`.
+        sample_mask: False for steps to ignore, such as those of the burn-in,
+            `jnp.arange(T) >= burn_in`, shape `[T]`; or None.
 
     Returns:
         The priority, shape `[]`; 0 if all steps are masked.
@@ -218,9 +218,9 @@ def sequence_priority(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> mask = rlaxlib.burn_in_mask(3, burn_in=1)
+        >>> mask = jnp.arange(3) >= 1  # The first step is the burn-in.
         >>> td_errors = jnp.array([9.0, 4.0, -2.0])
-        >>> print(rlaxlib.sequence_priority(td_errors, eta=0.5, sample_mask=mask))
+        >>> print(rlaxlib.sequence_priority(td_errors, mix=0.5, sample_mask=mask))
         3.5
 
     References:
@@ -228,50 +228,15 @@ def sequence_priority(
         Reinforcement Learning*, section 2.3, 2019.
         https://openreview.net/forum?id=r1lyTjAqYX
     """
-    errors, eta = stop_gradient((jnp.abs(td_errors), eta))
-    mean = arrays.masked_mean(errors, sample_mask)
-    return safe.product(eta, safe.largest(errors)) + safe.product(1 - eta, mean)
-
-
-@checked
-def burn_in_mask(
-    num_steps: Static[int, "in [1, inf)"], burn_in: Int[ArrayLike, "in [0, inf)"]
-) -> Bool[Array, "num_steps"]:
-    """Mask the burn-in steps of a recurrent sequence (R2D2).
-
-    Takes a number of steps, returns True or False for each.
-
-    .. math:: m_t = 1[t ≥ b]
-
-    The first steps only refresh the recurrent state, which was stored by older
-    parameters. Pass the mask as `sample_mask` to losses and priorities.
-
-    Args:
-        num_steps: Length :math:`T` of the sequence, in [1, inf).
-        burn_in: Number :math:`b` of steps to mask, in [0, inf), shape `[]`.
-
-    Returns:
-        False for the first `burn_in` steps, shape `[num_steps]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> print(rlaxlib.burn_in_mask(4, burn_in=1))
-        [False  True  True  True]
-
-    References:
-        Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
-        Reinforcement Learning*, section 3, 2019.
-        https://openreview.net/forum?id=r1lyTjAqYX
-    """
-    return jnp.arange(num_steps) >= burn_in.astype(int)
+    errors, mix = stop_gradient((jnp.abs(td_errors), mix))
+    mean = arrays.masked_mean(errors, mask=sample_mask)
+    return safe.product(mix, safe.largest(errors)) + safe.product(1 - mix, mean)
 
 
 @checked(wide=True)
 def stratified_sample(
     key: Key[ArrayLike, ""],
-    probabilities: Float[ArrayLike, "N in [0, inf)"],
+    probs: Float[ArrayLike, "N in [0, inf)"],
     num_samples: Static[int, "in [1, inf)"],
 ) -> Int[Array, "num_samples"]:
     """Sample the indices of a replay batch by stratified sampling.
@@ -285,7 +250,7 @@ def stratified_sample(
 
     Args:
         key: Random key, shape `[]`.
-        probabilities: Probability :math:`P_i` of each entry, in [0, inf), shape `[N]`.
+        probs: Probability :math:`P_i` of each entry, in [0, inf), shape `[N]`.
             They need not sum to 1. An entry of 0 is never sampled.
         num_samples: Number :math:`K` of samples, in [1, inf).
 
@@ -297,16 +262,16 @@ def stratified_sample(
         ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
 
     Example:
-        >>> probabilities = jnp.array([0.5, 0.0, 0.25, 0.25])
-        >>> print(rlaxlib.stratified_sample(jax.random.key(0), probabilities, 4))
+        >>> probs = jnp.array([0.5, 0.0, 0.25, 0.25])
+        >>> print(rlaxlib.stratified_sample(jax.random.key(0), probs, 4))
         [0 0 2 3]
 
     References:
         Tom Schaul and others, *Prioritized Experience Replay*, appendix B.2.1, 2015.
         https://arxiv.org/abs/1511.05952
     """
-    u = jax.random.uniform(key, (num_samples,), probabilities.dtype)
-    return _invert(probabilities, u, num_samples)
+    u = jax.random.uniform(key, (num_samples,), probs.dtype)
+    return _invert(probs, u, num_samples)
 
 
 @checked(wide=True)
@@ -357,7 +322,7 @@ def systematic_resample(
 def hindsight_indices(
     key: Key[ArrayLike, ""],
     discount_t: Float[ArrayLike, "T in [0, 1]"],
-    strategy: Literal["future", "episode", "final"] = "future",
+    kind: Literal["future", "episode", "final"] = "future",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -383,7 +348,7 @@ def hindsight_indices(
     Args:
         key: Random key, shape `[]`.
         discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
-        strategy: Steps to sample from: `"future"`, `"episode"` or `"final"`.
+        kind: Steps to sample from: `"future"`, `"episode"` or `"final"`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
             are not sampled, and their discounts end no episode.
@@ -392,7 +357,7 @@ def hindsight_indices(
         Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
 
     Raises:
-        ArgumentError: If a shape, dtype or `strategy` is wrong, or a concrete value out
+        ArgumentError: If a shape, dtype or `kind` is wrong, or a concrete value out
             of range.
 
     Example:
@@ -405,10 +370,10 @@ def hindsight_indices(
         4.5, 2017. https://arxiv.org/abs/1707.01495
     """
     first, last, end = streams.segments(discount_t, truncated_t, sample_mask)
-    if strategy == "episode":
+    if kind == "episode":
         after = jax.lax.cummax(jnp.where(end, first + 1, 0))
         first = jnp.append(jnp.zeros_like(after[:1]), after[:-1])
-    if strategy == "final":
+    if kind == "final":
         number = last
     else:
         number = jax.random.randint(key, last.shape, first, last + 1, last.dtype)

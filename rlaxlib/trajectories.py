@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, rules
+from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.specs import Interval
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Key, Shaped, Static
 
 __all__ = [
@@ -34,11 +33,11 @@ def _check_bounds(
     if len(shape) == 1 and np.ndim(start_indices) == 2:
         checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
     last = shape[0] - subsequence_len
-    valid = Interval(0.0, float(last), has_low=True, has_high=True)
-    rules.check("max_valid_start_idx", max_valid_start_idx, valid, {}, {})
     if max_valid_start_idx is not None:
-        valid = valid._replace(high=float(max_valid_start_idx))
-    rules.check("start_indices", start_indices, valid, {}, {})
+        valid = Int[ArrayLike, f"in [0, {last}]"]
+        checks.fit(max_valid_start_idx=(max_valid_start_idx, valid))
+        last = max_valid_start_idx
+    checks.fit(start_indices=(start_indices, Int[ArrayLike, f"*_ in [0, {last}]"]))
 
 
 @checked(rule=_check_bounds)

@@ -46,13 +46,6 @@ TRUST = bool(os.environ.get("RLAXLIB_TRUST"))
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
 
 # Values out of range, of one step and of a stream.
-BAD_DISCOUNT = ({"discount_t": -0.1}, {"discount_t": 1.1})
-BAD_DISCOUNTS = tuple({"discount_t": np.full(STEPS, x)} for x in (-0.1, 1.1, np.nan))
-BAD_RATIOS = ({"rho_tm1": np.full(STEPS, -0.1)}, {"rho_tm1": np.full(STEPS, np.nan)})
-BAD_TRACES = ({"c_t": np.full(STEPS, -0.1)},)
-BAD_POLICY = tuple({"pi_t": np.full((STEPS, ACTIONS), x)} for x in (-0.1, 1.1))
-BAD_PROBABILITIES = ({"mu_t": np.full(STEPS, -0.1)}, {"mu_t": np.full(STEPS, 1.1)})
-BAD_LAMBDA = ({"lambda_": -0.1}, {"lambda_": np.full(STEPS, 1.1)})
 
 
 @functools.cache

@@ -47,14 +47,6 @@ def sample(spec: Spec) -> str:
     return f"rng.normal(size={size})"
 
 
-def outside(name: str, spec: Spec) -> Iterator[str]:
-    """Yield values out of the range of an argument."""
-    for low, high in ranges(spec):
-        for bad in [low - 0.1] * (abs(low) < 1e9) + [high + 0.1] * (abs(high) < 1e9):
-            full = f"np.full(({', '.join(shape_of(spec))},), {bad:g})"
-            yield f'{{"{name}": {full if shape_of(spec) else f"{bad:g}"}}}'
-
-
 def lines(name: str) -> Iterator[str]:
     """Yield the lines of a row, with a definition to write."""
     function = getattr(rlaxlib, name)
@@ -70,15 +62,11 @@ def lines(name: str) -> Iterator[str]:
     yield from (f'        "{n}": {sample(arrays[n])},' for n in needed)
     yield "    }\n\n"
     yield "Row("
-    yield f'    name="{name}",\n    definition={name},\n    make=make_{name},'
-    bad = [text for n in arrays for text in outside(n, arrays[n])]
-    if bad:
-        yield f"    invalid=({', '.join(bad)},),"
+    yield f"    {name},\n    make_{name},"
     if not parameters.keys().isdisjoint(FLAGS):
         yield "    # Those arguments alone whose gradient the flag stops:"
         floats = tuple(n for n in needed if arrays[n].kind == "Float")
         yield f"    gradients=Gradients(targets={floats}),"
-    yield '    peer=Peer(why_not="rlax has none"),'
     yield ")"
 
 

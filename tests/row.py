@@ -12,6 +12,7 @@ from typing import Any
 import annotations
 import jax
 import numpy as np
+import peers
 from conversion import Arguments, is_float, leaves, to_jax, to_numpy
 
 import rlaxlib
@@ -62,7 +63,7 @@ class Peer:
     """The function of rlax to compare with.
 
     Attributes:
-        why_not: The reason why the function is not compared with rlax.
+        why_not: The reason why the function of that name is not compared with rlax's.
         find: Finds the function in rlax, by default as that of the row.
         make: Samples arguments for which rlax is right, by default that of the row.
         no_gradients: The reason why gradients are not compared with rlax, for a flag
@@ -127,22 +128,23 @@ class Loose:
     trees: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Row:
     """A public function, its definition, and its exceptions.
 
     Whatever the annotations of the function say is read from them.
 
     Attributes:
-        name: The function's name, `softmax.entropy` for one inside a distribution.
         definition: The function in NumPy, with arguments of the same names; or the
             reason why there is none.
         make: Samples arguments from a NumPy generator: floats in double precision and
             away from kinks, integers, booleans; not the key.
-        settings: Further arguments, Python values.
-        invalid: Values out of range, each a mapping from an argument to a Python value
-            that the function must reject, in traced programs too.
         case: The case that this row tests, if the function has several rows.
+        name: The function's name, by default that of the definition;
+            `softmax.entropy` for one inside a distribution.
+        settings: Further arguments, Python values.
+        invalid: Values that the function must reject and no annotation excludes, each
+            a mapping from an argument to a Python value.
         find: Finds the function in a library, by default under its name.
         gradients: Its derivatives.
         peer: The function of rlax.
@@ -152,12 +154,13 @@ class Row:
         over_devices: Returns the function with the name of a mapped axis.
     """
 
-    name: str
     definition: Callable[..., Any] | str
     make: Callable[[np.random.Generator], Arguments]
+    case: str = ""
+    _: dataclasses.KW_ONLY
+    name: str = ""
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     invalid: tuple[Arguments, ...] = ()
-    case: str = ""
     find: Callable[[Any], Callable[..., Any]] | None = None
     gradients: Gradients = Gradients()
     peer: Peer = Peer()
@@ -166,6 +169,11 @@ class Row:
     loose: Loose = Loose()
     over_devices: Callable[[Any, str], Callable[..., Any]] | None = None
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            assert callable(self.definition), "a row without a definition needs a name"
+            object.__setattr__(self, "name", self.definition.__name__)
+
     @property
     def id(self) -> str:
         return f"{self.name}:{self.case}" if self.case else self.name
@@ -173,12 +181,16 @@ class Row:
     @property
     def shown(self) -> tuple[str, ...]:
         """The names that errors show: of the function, or of the object it makes."""
-        factory = getattr(rlaxlib, self.name.partition(".")[0])
-        made = typing.get_type_hints(factory).get("return")
         owner = type(getattr(self.function(rlaxlib), "__self__", None))
-        kinds = [kind for kind in (made, owner) if inspect.isclass(kind)]
+        kinds = [kind for kind in (self.made, owner) if inspect.isclass(kind)]
         names = [x.__name__ for x in kinds if issubclass(x, FunctionTuple)]
         return (self.name, *names)
+
+    @functools.cached_property
+    def made(self) -> Any:
+        """The type of the result, such as that of the object that a factory makes."""
+        factory = getattr(rlaxlib, self.name.partition(".")[0])
+        return typing.get_type_hints(factory).get("return")
 
     # --- What follows from the annotations. ---
 
@@ -211,6 +223,39 @@ class Row:
         found = annotations.specs_of(self.annotated, hints)
         keys = (name for name, spec in found.items() if spec.kind == "Key")
         return next(keys, None)
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the function that this row may set."""
+        found = inspect.signature(self.function(rlaxlib)).parameters
+        is_open = any(each.kind is each.VAR_KEYWORD for each in found.values())
+        is_class = inspect.isclass(self.made)
+        if is_open and not (is_class and issubclass(self.made, FunctionTuple)):
+            return inspect.signature(self.annotated).parameters
+        return found
+
+    @functools.cached_property
+    def out_of_range(self) -> tuple[Arguments, ...]:
+        """Values that the function must reject, in traced programs too."""
+        drawn = {name: np.asarray(x) for name, x in self.drawn.items()}
+        sizes = annotations.sizes_of(self.specs, drawn)
+        # An argument that is the size of an axis gives an error about the array.
+        names = self.parameters.keys() - sizes
+        found = annotations.specs_of(self.annotated, names) | dict(self.specs)
+        defaults = {name: each.default for name, each in self.parameters.items()}
+        bounds = sizes | {
+            name: float(x)
+            for name, x in {**defaults, **self.settings}.items()
+            if isinstance(x, int | float) and name not in drawn
+        }
+        stated = [
+            {name: bad}
+            for name, spec in found.items()
+            for bad in annotations.excluded(
+                spec, drawn.get(name, annotations.least(spec, sizes)), bounds
+            )
+        ]
+        return (*stated, *self.invalid)
 
     def names(self, has: Callable[[Spec], bool]) -> set[str]:
         return {name for name, spec in self.specs.items() if has(spec)}
@@ -268,7 +313,9 @@ class Row:
 
     @property
     def compared(self) -> bool:
-        return not self.peer.why_not
+        """Whether rlax has the function, and there is no reason not to compare."""
+        in_rlax = self.name.partition(".")[0] in peers.names("rlax")
+        return in_rlax and not self.peer.why_not
 
     @property
     def has_arguments(self) -> bool:
@@ -329,8 +376,7 @@ class Row:
         """Return the setting of the flag."""
         if flag is None:
             return {}
-        parameters = inspect.signature(self.function(rlaxlib)).parameters
-        return {name: flag for name in FLAGS if name in parameters}
+        return {name: flag for name in FLAGS if name in self.parameters}
 
     def function(self, library: Any) -> Callable[..., Any]:
         find = self.find or operator.attrgetter(self.name)

@@ -19,6 +19,7 @@ KEYWORDS = {
     "action_mask",
     "axis_name",
     "dtype",
+    "mask",
     "sample_mask",
     "stop_target_gradients",
     "truncated_t",
@@ -73,20 +74,33 @@ def ours():
 
 
 @pytest.fixture(scope="module")
+def methods():
+    """Return the parameters of all public methods, by name."""
+    found = {
+        name: inspect.signature(method).parameters
+        for each in rlaxlib.__all__
+        for name, method in public_methods(getattr(rlaxlib, each))
+    }
+    assert len(found) > 40
+    return found
+
+
+@pytest.fixture(scope="module")
 def results(ours):
     """Return the types that our own functions and methods return, by name."""
     functions = {name: getattr(rlaxlib, name) for name in ours}
     for name in set(rlaxlib.__all__) - names_of_rlax():
-        thing = getattr(rlaxlib, name)
-        methods = vars(thing).items() if inspect.isclass(thing) else ()
-        functions |= {
-            f"{name}.{n}": x
-            for n, x in methods
-            if n[0] != "_" and hasattr(x, "signature")
-        }
+        functions |= dict(public_methods(getattr(rlaxlib, name)))
     hints = {n: typing.get_type_hints(x)["return"] for n, x in functions.items()}
     assert {"Ema.update", "ppo_clip_loss"} <= set(hints)
     return {n: (functions[n], parts(hint)) for n, hint in hints.items()}
+
+
+def public_methods(thing):
+    """Yield the names and the checked methods of a class."""
+    for name, method in vars(thing).items() if inspect.isclass(thing) else ():
+        if name[0] != "_" and hasattr(method, "signature"):
+            yield f"{thing.__name__}.{name}", method
 
 
 def parts(hint):
@@ -110,10 +124,18 @@ def test_options_that_many_functions_have_are_given_by_keyword(ours):
     assert wrong == set()
 
 
-def test_the_key_is_first_and_the_state_follows(ours):
-    for name, parameters in ours.items():
+# Methods of the objects that factories of rlax return.
+ORDER_OF_RLAX = {"Ema.update", "PopArt.update"}
+
+
+def test_the_key_is_first_and_the_state_follows(ours, methods):
+    wrong = set()
+    for name, parameters in (ours | methods).items():
         order = [x for x in parameters if x in ("key", "state")]
-        assert list(parameters)[: len(order)] == sorted(order), name
+        data = [x for x in parameters if x != "self"]
+        if data[: len(order)] != sorted(order):
+            wrong.add(name)
+    assert wrong == ORDER_OF_RLAX
 
 
 def test_arguments_have_the_order_of_time(ours):

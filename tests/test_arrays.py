@@ -19,9 +19,9 @@ standardize = jax.jit(rlaxlib.standardize)
 def test_mean_ignores_masked_entries_in_numerator_and_denominator():
     mask = np.array([[True, False, True], [False, False, False]])
     for axis in (None, (0, 1)):
-        assert masked_mean(X, mask, axis=axis) == 2.5
+        assert masked_mean(X, mask=mask, axis=axis) == 2.5
     for axis in (1, -1):
-        np.testing.assert_array_equal(masked_mean(X, mask, axis=axis), [2.5, 0.0])
+        np.testing.assert_array_equal(masked_mean(X, mask=mask, axis=axis), [2.5, 0.0])
 
 
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
@@ -38,13 +38,13 @@ def test_without_a_mask_it_is_the_mean_on_one_device_and_on_several(axis):
 
 def test_mask_of_leading_axes_applies_to_whole_rows():
     mask = np.array([True, False])
-    close(masked_mean(X, mask), 7 / 3)
-    np.testing.assert_array_equal(np.asarray(standardize(X, mask))[1], 0.0)
+    close(masked_mean(X, mask=mask), 7 / 3)
+    np.testing.assert_array_equal(np.asarray(standardize(X, mask=mask))[1], 0.0)
 
 
 def test_means_of_parts_with_a_common_denominator_sum_to_the_mean_of_the_whole():
     mask = np.array([[True, True, True], [True, False, False]])
-    parts = [masked_mean(X[i], mask[i], denominator=4.0) for i in range(2)]
+    parts = [masked_mean(X[i], mask=mask[i], denominator=4.0) for i in range(2)]
     close(np.sum(parts), np.mean(X[mask]))
 
 
@@ -54,7 +54,7 @@ def test_masked_nan_reaches_neither_value_nor_gradient(function):
     x = np.where(mask, X, np.float32(np.nan))
 
     def total(x):
-        value = function(x, mask)
+        value = function(x, mask=mask)
         return jnp.sum(value), value
 
     gradient, value = jax.jit(jax.grad(total, has_aux=True))(x)
@@ -78,7 +78,7 @@ def test_standardized_constants_are_zero_with_a_gradient_of_zero(value, size):
 def test_standardize_does_not_hide_entries_that_are_not_finite(bad):
     x, mask = np.float32([1, bad, 3]), np.array([True, True, False])
     np.testing.assert_array_equal(standardize(x), np.nan)
-    np.testing.assert_array_equal(standardize(x, mask), [np.nan, np.nan, 0.0])
+    np.testing.assert_array_equal(standardize(x, mask=mask), [np.nan, np.nan, 0.0])
 
 
 def test_standardize_is_precise_far_from_zero():
@@ -156,7 +156,7 @@ def test_mask_may_consist_of_zeros_and_ones(dtype):
             r"`indices` is 3, must be in \[0, 3\)",
         ),
         (
-            lambda: rlaxlib.masked_mean(X, np.ones(3, bool)),
+            lambda: rlaxlib.masked_mean(X, mask=np.ones(3, bool)),
             r"^masked_mean: `mask` has shape \(3,\), must have the first axes of `x`",
         ),
         (

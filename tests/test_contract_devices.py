@@ -97,7 +97,7 @@ def test_results_and_gradients_over_devices_equal_those_of_one_device(row):
 
 def by_update(pair, x):
     init, update = pair
-    return jax.tree.leaves(update(x, init(x[0]))[0])
+    return jax.tree.leaves(update(init(x[0]), x)[0])
 
 
 PENALTY = rlaxlib.LagrangePenalty(1.0, 0.1)
@@ -118,7 +118,7 @@ CALLS = {
     ),
     "pid_lagrangian": lambda x, axis_name=None: rlaxlib.pid_lagrangian(
         -1.0, 1.0, 1.0, axis_name=axis_name
-    ).update(jnp.mean(x), rlaxlib.pid_lagrangian(-1.0, 1.0, 1.0).init())[0],
+    ).update(rlaxlib.pid_lagrangian(-1.0, 1.0, 1.0).init(), jnp.mean(x))[0],
     "redo_mask": lambda x, axis_name=None: rlaxlib.redo_mask(
         jnp.square(x), 0.7, axis_name=axis_name
     ),

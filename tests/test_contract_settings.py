@@ -120,8 +120,19 @@ def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch)
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     if row.key is None:  # JAX's random numbers have loops.
         assert ("while" in program) == (row.name in LOOPS)
+    assert "f64" not in program
     for transfer in ("callback", "infeed", "outfeed", "stablehlo.send"):
         assert transfer not in program
+
+
+@each_row("has_arguments")
+def test_products_have_full_precision_on_accelerators(row):
+    if row.name == "linear_token_log_probs":
+        pytest.skip("the logits are those of the model, in the precision of the user")
+    traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
+    program = traced.lower(lowering_platforms=("cuda",)).as_text()
+    products = [line for line in program.splitlines() if "dot_general" in line]
+    assert all("precision = [HIGHEST, HIGHEST]" in line for line in products)
 
 
 @each_row()

@@ -54,7 +54,7 @@ OBJECTS = {
     ),
     "hl_gauss_pair": (
         lambda: rlaxlib.hl_gauss_pair(-1.0, jnp.float32(1.0), 5),
-        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, sigma_ratio=0.75)",
+        "HlGaussPair(min_value=-1.0, max_value=1.0, num_bins=5, stddev_ratio=0.75)",
         lambda pair, x: rlaxlib.categorical_regression_loss(
             jnp.zeros(5), x[0, 0], pair
         ),
@@ -81,23 +81,24 @@ OBJECTS |= {
     "running_moments": (
         rlaxlib.running_moments,
         "RunningMoments(axis_name=None)",
-        lambda made, x: made.update(x, made.init(x[0])),
+        lambda made, x: made.update(made.init(x[0]), x),
     ),
     "reward_scale": (
         lambda: rlaxlib.reward_scale(0.5),
-        "RewardScale(epsilon=0.5, axis_name=None)",
-        lambda made, x: made.update(x[0], abs(x[0]), made.init(x[0])),
+        "RewardScale(epsilon=0.5, max_return=inf, axis_name=None)",
+        lambda made, x: made.update(made.init(x[0]), x[0], abs(x[0])),
     ),
     "return_based_scale": (
         lambda: rlaxlib.return_based_scale(0.5),
         "ReturnBasedScale(min_scale=0.5, axis_name=None)",
-        lambda made, x: made.update(x[0], abs(x[0]), x, made.init(x[0])),
+        lambda made, x: made.update(made.init(x[0]), x[0], abs(x[0]), x),
     ),
     "percentile_scale": (
         lambda: rlaxlib.percentile_scale(0.5),
-        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), low=5.0, high=95.0, "
+        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), "
+        "low_percentile=5.0, high_percentile=95.0, "
         "min_scale=1.0, axis_name=None)",
-        lambda made, x: made.update(x, made.init(x)),
+        lambda made, x: made.update(made.init(x), x),
     ),
     "popart": (
         lambda: rlaxlib.popart(3, 0.5, 0.1, 10.0),
@@ -108,7 +109,7 @@ OBJECTS |= {
     "pid_lagrangian": (
         lambda: rlaxlib.pid_lagrangian(0.5, 1.0, 0.1),
         "PidLagrangian(limit=0.5, k_p=1.0, k_i=0.1, k_d=0.0, axis_name=None)",
-        lambda made, x: made.update(x[0, 0], made.init()),
+        lambda made, x: made.update(made.init(), x[0, 0]),
     ),
 }
 each_object = pytest.mark.parametrize("name", OBJECTS)

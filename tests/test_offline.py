@@ -145,7 +145,7 @@ def test_gumbel_regression_finds_the_soft_value():
 
 def test_gumbel_loss_is_linear_above_the_clip_with_the_gradient_there():
     def loss(v, temperature=0.5):
-        return rlaxlib.xql_value_loss(v, 0.0, temperature, max_clip=3.0)
+        return rlaxlib.xql_value_loss(v, 0.0, temperature, max_exponent=3.0)
 
     def derivatives(v):
         return *jax.value_and_grad(loss)(v), jax.grad(jax.grad(loss))(v)
@@ -174,7 +174,7 @@ def test_gumbel_loss_of_small_errors_is_accurate():
 
 
 def test_gumbel_loss_without_a_clip():
-    loss = xql_value_loss(-10.0, 0.0, 1.0, max_clip=inf)
+    loss = xql_value_loss(-10.0, 0.0, 1.0, max_exponent=inf)
     np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
 
 
@@ -227,7 +227,7 @@ def test_cal_ql_does_not_lower_values_below_the_bound():
     bound = np.float32([0, 0, -inf])
 
     def loss(q_samples, bound):
-        return rlaxlib.cql_loss(0.0, q_samples, log_prob, lower_bound=bound)
+        return rlaxlib.cql_loss(0.0, q_samples, log_prob, min_q=bound)
 
     loss = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
     _, (by_samples, by_bound) = loss(q_samples, bound)
@@ -393,28 +393,28 @@ def test_bcq_mask_compares_with_the_most_likely_action():
 KERNELS = ("gaussian", "laplacian", "energy")
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_discrepancy_is_a_squared_metric_of_samples(kernel):
+@pytest.mark.parametrize("kind", KERNELS)
+def test_discrepancy_is_a_squared_metric_of_samples(kind):
     x = np.float32(RNG.normal(size=(4, 3)))
     y = np.float32(RNG.normal(size=(5, 3)))
     mmd = jax.jit(rlaxlib.maximum_mean_discrepancy, static_argnums=2)
-    assert mmd(x, y, kernel) > 1e-2
-    close(mmd(x, y, kernel), mmd(y, x, kernel))
-    close(mmd(x, x[::-1], kernel), 0.0)
-    close(mmd(x, np.concatenate([x, x]), kernel), 0.0)
-    if kernel != "energy":
+    assert mmd(x, y, kind) > 1e-2
+    close(mmd(x, y, kind), mmd(y, x, kind))
+    close(mmd(x, x[::-1], kind), 0.0)
+    close(mmd(x, np.concatenate([x, x]), kind), 0.0)
+    if kind != "energy":
         # Far from each other: the mean of 1 on the diagonals.
-        far = mmd(x, y + np.float32(1e3), kernel, 1e-2)
+        far = mmd(x, y + np.float32(1e3), kind, 1e-2)
         close(far, 1 / 4 + 1 / 5)
-        close(mmd(7 * x, 7 * y, kernel, 7.0), mmd(x, y, kernel))
+        close(mmd(7 * x, 7 * y, kind, 7.0), mmd(x, y, kind))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kernel):
+@pytest.mark.parametrize("kind", KERNELS)
+def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kind):
     x, y = np.float32([[0, 0], [1, 1]]), np.float32([[1, 1]])
 
     def mmd(x, y):
-        return rlaxlib.maximum_mean_discrepancy(x, y, kernel)
+        return rlaxlib.maximum_mean_discrepancy(x, y, kind)
 
     by_x, by_y = map(np.asarray, jax.jit(jax.grad(mmd, argnums=(0, 1)))(x, y))
     assert np.all(by_x[0] < 0)  # The first sample moves towards the target.
@@ -437,7 +437,7 @@ def test_discrepancy_needs_samples_of_one_dimensionality():
 
 
 def test_kernel_of_the_discrepancy_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`kernel` is 'cosine', must be"):
+    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'cosine', must be"):
         rlaxlib.maximum_mean_discrepancy(Q[:, None], Q[:, None], "cosine")
 
 

@@ -21,20 +21,25 @@ CHECKED_BY_FUNCTIONS = {
 
 # The range of a quantity, under its name.
 QUANTITIES = {
+    "a": "in [0, A)",
     "a_t": "in [0, A)",
+    "clip": "in [0, inf]",
     "discount": "in [0, 1]",
     "discount_factor": "in [0, 1]",
     "discount_t": "in [0, 1]",
-    "epsilon_high": "in [0, inf)",
+    "epsilon": "in [0, inf]",
+    "epsilon_high": "in [0, inf]",
     "exponent": "in [0, inf)",
+    "fraction": "in [0, 1]",
     "fractions": "in [0, 1]",
     "indices": "in [0, N)",
     "k": "in [1, inf)",
-    "label_smoothing": "in [0, 1]",
+    "label_smoothing": "in [0, 0.5)",
     "lambda_": "in [0, 1]",
     "lambda_t": "in [0, 1]",
     "max_kl": "in [0, inf)",
-    "max_weight": "in (0, inf]",
+    "mix": "in [0, 1]",
+    "max_weight": "in [0, inf]",
     "maximum": "in [minimum, inf]",
     "mu_t": "in [0, 1]",
     "num_samples": "in [1, inf)",
@@ -58,6 +63,9 @@ NOISE = "Noise of standard deviation 0 is no noise."
 ENTROPY = "A temperature of 0 is no entropy bonus."
 BEFORE = "A number of any sign, of which an activation makes a standard deviation."
 DIVIDES = "It divides by the range of actions."
+UNNORMALIZED = "They need not sum to 1."
+RATE = "The probability of a random action."
+ADDED = "A constant that is added to a divisor."
 SHARE = "The weight of one target in a moving average."
 OTHERWISE = {
     ("general_off_policy_returns_from_action_values", "a_t"): UNUSED,
@@ -65,25 +73,33 @@ OTHERWISE = {
     ("tree_backup", "a_t"): UNUSED,
     ("retrace", "a_t"): UNUSED,
     ("transformed_retrace", "a_t"): UNUSED,
+    ("epsilon_greedy", "epsilon"): RATE,
+    ("ez_greedy", "epsilon"): RATE,
+    ("LagrangePenalty", "epsilon"): "A bound on a divergence, of any constraint.",
+    ("EpsilonGreedy.sample", "epsilon"): RATE,
+    ("EpsilonGreedy.probs", "epsilon"): RATE,
+    ("EpsilonGreedy.log_prob", "epsilon"): RATE,
+    ("EpsilonGreedy.entropy", "epsilon"): RATE,
+    ("episodic_memory_intrinsic_rewards", "epsilon"): ADDED,
+    ("group_advantages", "epsilon"): ADDED,
+    ("reward_scale", "epsilon"): ADDED,
+    ("standardize", "epsilon"): ADDED,
+    ("simple_policy_loss", "epsilon"): "It divides by the range.",
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
-    ("geometric_hindsight_indices", "discount"): "At 1 no step is the last.",
-    ("cispo_loss", "epsilon_high"): "The paper has experiments without a bound.",
-    ("importance_sampling_weights", "exponent"): "1 corrects the bias in full.",
     ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
     ("batched_index", "indices"): "The axis has another name.",
     ("one_hot", "indices"): "An index out of range gives zeros.",
     ("pass_at_k_rewards", "k"): "There are G answers.",
-    ("dpo_loss", "label_smoothing"): "The loss of cDPO is bounded only below 1/2.",
     ("sub_trajectory_balance_loss", "lambda_"): "It weighs longer parts, also by more.",
-    ("backtracking_line_search", "max_kl"): "An infinite bound accepts every step.",
-    ("acer_policy_loss", "max_weight"): "0 leaves the bias correction alone.",
     ("invert_gradients", "maximum"): DIVIDES,
     ("SquashedGaussian.log_prob", "maximum"): DIVIDES,
     ("SquashedGaussian.prob", "maximum"): DIVIDES,
     ("SquashedGaussian.sample", "maximum"): DIVIDES,
     ("pass_at_k", "num_samples"): "There are k answers at least.",
-    ("bootstrap_mask", "probability"): "It does not divide by the probability.",
-    ("categorical_sample", "probs"): "They need not sum to 1.",
+    ("categorical_sample", "probs"): UNNORMALIZED,
+    ("importance_sampling_weights", "probs"): UNNORMALIZED,
+    ("stratified_sample", "probs"): UNNORMALIZED,
+    ("conditional_value_at_risk", "fraction"): "No tail has no mean.",
     ("vtrace", "rho_tm1"): CLIPPED,
     ("vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
     ("leaky_vtrace", "rho_tm1"): CLIPPED,
@@ -111,9 +127,8 @@ OTHERWISE = {
 
 # Names that are words or letters of a paper, and not of one quantity.
 WORDS = """
-a action actions alpha beta clip damping decay delta epsilon high
-eta learning_rate low margin means minimum mu predictions priorities q sample
-scale shrink target targets threshold weight weights x
+action actions alpha damping decay eta margin means minimum predictions priorities q
+sample scale shrink target targets threshold weight weights x
 """
 
 
@@ -131,7 +146,7 @@ def documented():
     nested = [x for each in checked.values() for x in each.nested.values()]
     states = {part for hint in nested for part in (hint, *typing.get_args(hint))}
     for state in filter(inspect.isclass, states):
-        fields = {n: specs.read(hint) for n, hint in specs._hints(state).items()}
+        fields = {n: specs.read(hint) for n, hint in specs.fields(state).items()}
         found = {n: spec for n, spec in fields.items() if spec}
         yield state.__name__, inspect.getdoc(state), found
 
@@ -207,7 +222,7 @@ def test_ranges_are_found_in_an_entry(entry, rules):
 def test_a_quantity_has_one_range():
     ranges = {}
     for name, argument, spec, _ in ARGUMENTS:
-        if (argument, spec.kind) != ("a_t", "Float"):  # An action of D dimensions.
+        if not (argument in ("a", "a_t") and spec.kind == "Float"):  # Continuous.
             ranges.setdefault(argument, {})[name] = " ".join(map(str, spec.rules))
     exceptions = {
         (name, argument)

@@ -32,7 +32,12 @@ def run(name, state):
     (_, update), _, data = FACTORIES[name]
     if name == "popart":
         return update(LAYER, state, ONES, np.zeros(3, np.int32))[1]
-    return update(*data, state)[1]
+    return update(*ordered(name, state, data))[1]
+
+
+def ordered(name, state, data):
+    """Return the arguments of an update; rlax has the state last."""
+    return (*data, state) if name == "create_ema" else (state, *data)
 
 
 STATES = {
@@ -93,7 +98,8 @@ def test_an_initial_state_can_be_donated(name):
 def test_state_and_data_swapped_is_an_error_that_gives_the_order(name):
     (init, update), example, data = FACTORIES[name]
     state = init(*example)
-    wrong = (state, LAYER, ONES, ZERO) if name == "popart" else (state, *data)
+    wrong = (state, LAYER, ONES, ZERO) if name == "popart" else (*data, state)
+    wrong = wrong[::-1] if name == "create_ema" else wrong
     kind = type(FACTORIES[name][0]).__name__
     message = rf"^{kind}\.update: `state` is .* `\w+` is one, the order is \(.*state"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
@@ -105,10 +111,10 @@ def test_a_batch_of_states_is_updated_by_vmap(name):
     (init, update), example, data = FACTORIES[name]
     batch = [jnp.stack([jnp.asarray(x), 2 * x]) for x in data]
     states = jax.tree.map(lambda x: jnp.stack([x, x]), init(*example))
-    found = jax.vmap(update)(*batch, states)
+    found = jax.vmap(update)(*ordered(name, states, batch))
     for i in range(2):
         one = jax.tree.map(lambda x, i=i: x[i], (batch, states))
-        expected = update(*one[0], one[1])
+        expected = update(*ordered(name, one[1], one[0]))
         for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(x[i], y, rtol=1e-6)
 
@@ -128,14 +134,14 @@ def far_along(state):
 
 def running():
     init, update = rlaxlib.running_moments()
-    return far_along(init(0.0)), lambda s: update(ENTRY, s)[1], lambda s: s
+    return far_along(init(0.0)), lambda s: update(s, ENTRY)[1], lambda s: s
 
 
 def reward():
     init, update = rlaxlib.reward_scale()
     state, (r_t, zero) = init(0.0), np.float32([[40.0], [0.0]])
     state = state._replace(moments=far_along(state.moments))
-    return state, lambda s: update(r_t, zero, s)[1], lambda s: s.moments
+    return state, lambda s: update(s, r_t, zero)[1], lambda s: s.moments
 
 
 def returns():
@@ -144,7 +150,7 @@ def returns():
     state = rlaxlib.ReturnScaleState(steps, moments)
     return (
         state,
-        lambda s: update(ENTRY, jnp.asarray(ENTRY), ENTRY, s)[1],
+        lambda s: update(s, ENTRY, jnp.asarray(ENTRY), ENTRY)[1],
         lambda s: s.steps._replace(mean=s.steps.mean[1], variance=s.steps.variance[0]),
     )
 

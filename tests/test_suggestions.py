@@ -121,6 +121,8 @@ FORMER = {
     "advantage_expectile_loss": "hiql_value_loss",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
+    "burn_in_mask": "jnp.arange(num_steps) >= burn_in",
+    "cvar_fractions": "eta * fractions",
     "clip_fraction": "jnp.mean(outputs.clipped)",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",

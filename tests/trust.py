@@ -47,7 +47,7 @@ COLUMNS = {
 # Exceptions, and the reasons that rows give.
 EXCEPTIONS: dict[str, Callable[[Row], Iterable[str]]] = {
     "No definition in NumPy": lambda row: () if row.defined else (row.definition,),
-    "Not compared with rlax": lambda row: (row.peer.why_not,),
+    "Functions of rlax that are not compared": lambda row: (row.peer.why_not,),
     "Gradients not compared with rlax's": lambda row: row.peer.no_gradients.values(),
     "Second derivatives not compared with differences": lambda row: (
         row.gradients.first_order_only,

@@ -8,6 +8,7 @@ the same command continues.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -20,7 +21,7 @@ RETURNS = Path(__file__).parent / "returns.json"
 STEPS, SEEDS = 200_000, 5
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train what the command line names and is missing."""
     names = list(page.AGENTS)
     parser = argparse.ArgumentParser(description=__doc__)
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--games", nargs="*", choices=games.GAMES, default=games.GAMES)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     pairs = [(agent, game) for agent in options.agents for game in options.games]
     with tqdm(pairs, unit="run") as progress:
         for agent, game in progress:

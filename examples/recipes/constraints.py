@@ -19,14 +19,14 @@ def surrogate(params, apply, batch, adv_t):
     log_prob = log_probs(apply(params, valid(batch, batch.s_tm1)), batch.a_tm1)
     old_log_prob = log_probs(valid(batch, batch.logits_tm1), batch.a_tm1)
     losses = -jnp.exp(log_prob - old_log_prob) * valid(batch, adv_t)
-    return rlaxlib.masked_mean(losses, batch.sample_mask)
+    return rlaxlib.masked_mean(losses, mask=batch.sample_mask)
 
 
 def kl_from_old(params, apply, batch):
     """Return the mean divergence from the policy that acted."""
     old, logits = batch.logits_tm1, apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(valid(batch, old), logits)
-    return rlaxlib.masked_mean(kl, batch.sample_mask)
+    return rlaxlib.masked_mean(kl, mask=batch.sample_mask)
 
 
 def trpo(params, apply, batch, adv_t, max_kl=0.01, damping=0.1):
@@ -124,7 +124,8 @@ def focops(params, apply, batch, adv_t, cost_adv_t, multiplier, temperature=1.5)
     inputs = log_probs(logits, batch.a_tm1), log_probs(old, batch.a_tm1)
     adv_t = valid(batch, adv_t - multiplier * cost_adv_t)
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, temperature, kl=kl)
-    return rlaxlib.masked_mean(jnp.where(kl <= 0.02, loss, 0.0), mask) / temperature
+    loss = jnp.where(kl <= 0.02, loss, 0.0) / temperature
+    return rlaxlib.masked_mean(loss, mask=mask)
 
 
 def cup(
@@ -152,7 +153,7 @@ def cup(
     factor = multiplier * (1 - discount * lambda_) / (1 - discount)
     adv_t = valid(batch, -factor * cost_adv_t)
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, adv_t, 1.0, kl=kl)
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2):
@@ -171,7 +172,7 @@ def p3o(params, apply, batch, adv_t, cost_adv_t, excess, kappa=20.0, epsilon=0.2
     )
     loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
     cost = surrogate(params, apply, batch, -cost_adv_t)
-    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    loss = rlaxlib.masked_mean(loss, mask=batch.sample_mask)
     return loss + kappa * jax.nn.relu(cost + excess)
 
 

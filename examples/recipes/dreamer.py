@@ -73,8 +73,8 @@ def dreamer_model(params, apply, batch, key, free_nats=1.0):
     target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
     r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])
     end_loss = jax.nn.softplus(logit[:, 1:]) - discount_t * logit[:, 1:]
-    loss = rlaxlib.masked_mean(kl + s_loss, seen)
-    return loss + rlaxlib.masked_mean(r_loss + end_loss, mask)
+    loss = rlaxlib.masked_mean(kl + s_loss, mask=seen)
+    return loss + rlaxlib.masked_mean(r_loss + end_loss, mask=mask)
 
 
 def dreamer_returns(values, batch, lambda_=0.95):
@@ -155,4 +155,4 @@ def dreamer_replay_critic(
     inputs = batch.r_t, batch.discount_t, batch.returns[:, 1:], lambda_
     returns = valid(batch, returns(*inputs, **masks(batch)))
     losses = dreamer_value_losses(logits, slow_logits, returns, slow_cost)
-    return rlaxlib.masked_mean(losses, mask)
+    return rlaxlib.masked_mean(losses, mask=mask)

@@ -112,7 +112,7 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     target_q, tx_pair = apply(target_params, s_t), rlaxlib.SIGNED_HYPERBOLIC_PAIR
     greedy = q_tm1, target_q, pi_t, jnp.ones(batch.r_t.shape)
     errors = retrace_errors(*greedy, batch, lambda_, tx_pair)
-    return rlaxlib.masked_mean(rlaxlib.l2_loss(errors), batch.sample_mask)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(errors), mask=batch.sample_mask)
 
 
 def icm(params, apply, batch, scale=0.01):

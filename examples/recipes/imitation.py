@@ -46,7 +46,7 @@ def dqfd(params, target_params, apply, batch, n=10, margin=0.8):
     margin_loss = jax.vmap(rlaxlib.dqfd_margin_loss, (0, 0, None))
     supervised = jax.vmap(margin_loss, (0, 0, None))(q_tm1, a_tm1, margin)
     loss = td_loss + batch.is_expert[:, None] * supervised
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def gail(params, apply, batch, expert, key, penalty=10.0):

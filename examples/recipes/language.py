@@ -28,7 +28,7 @@ def log_probs(params, apply, batch):
     return rlaxlib.token_log_probs(logits, batch.tokens).log_prob
 
 
-def advantages(batch, baseline="mean", scale="std"):
+def advantages(batch, baseline="mean", scale="stddev"):
     """Return the advantage of each answer in its group, for each token, [B, T]."""
 
     def group(rewards, baseline):
@@ -191,7 +191,7 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     shaped = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, None))
     r_t = shaped(*inputs, kl_cost, sample_mask=mask)
     returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
-    adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask)
+    adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask=mask)
     policy_loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
     return rlaxlib.aggregate_losses(policy_loss, "token_mean", sample_mask=mask)
 
@@ -304,11 +304,11 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
     log_prob = log_probs(params, lambda *args: apply(*args)[0], batch)
-    adv_t = rlaxlib.standardize(adv_t, mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask)
     loss = clipped(log_prob, batch, adv_t, 0.2, 0.28)
     loss = loss + value_cost * rlaxlib.l2_loss(v, target)
     correct = mask & (batch.rewards.reshape(-1, 1) > 0)
-    imitation = rlaxlib.masked_mean(-log_prob, correct)
+    imitation = rlaxlib.masked_mean(-log_prob, mask=correct)
     loss = rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
     return loss + imitation_cost * imitation
 
@@ -354,7 +354,7 @@ def simpo(params, apply, batch, beta=2.0, margin=1.0):
     1.6, Adam 3e-7 to 1e-6, batch 128.
     """
     log_prob = (
-        rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
+        rlaxlib.masked_mean(log_probs(params, apply, x), mask=x.sample_mask, axis=1)
         for x in (batch.chosen, batch.rejected)
     )
     return jnp.mean(rlaxlib.simpo_loss(*log_prob, beta, margin))
@@ -369,7 +369,7 @@ def orpo(params, apply, batch, coefficient=0.1):
     includes the prompt.
     """
     log_prob = (
-        rlaxlib.masked_mean(log_probs(params, apply, x), x.sample_mask, axis=1)
+        rlaxlib.masked_mean(log_probs(params, apply, x), mask=x.sample_mask, axis=1)
         for x in (batch.chosen, batch.rejected)
     )
     return jnp.mean(rlaxlib.orpo_loss(*log_prob, coefficient))

@@ -149,7 +149,7 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     adv_t = advantages(batch)
 
     def mean(x):
-        return rlaxlib.masked_mean(x, mask)
+        return rlaxlib.masked_mean(x, mask=mask)
 
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
     chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
@@ -172,7 +172,7 @@ def gdpo(params, apply, batch, weights, epsilon=0.2):
     each = jax.vmap(jax.vmap(rlaxlib.group_advantages))(batch.all_rewards)
     adv_t = jnp.tensordot(weights, each, 1).reshape(-1, 1)
     adv_t = jnp.broadcast_to(adv_t, batch.tokens.shape)
-    adv_t = rlaxlib.standardize(adv_t, batch.sample_mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=batch.sample_mask)
     loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 

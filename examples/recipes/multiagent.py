@@ -34,7 +34,7 @@ def team_loss(team_tm1, team_t, batch):
     """Return the mean squared TD error of the team's values, with ½."""
     td_learning = jax.vmap(rlaxlib.td_learning)
     td_error = td_learning(team_tm1, batch.r_t, batch.discount_t, team_t)
-    return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), batch.sample_mask)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), mask=batch.sample_mask)
 
 
 def vdn(params, target_params, apply, batch):
@@ -89,12 +89,12 @@ def mappo(params, apply, batch, adv_t, target, epsilon=0.2, entropy_cost=0.01):
     logits, v = apply(params, batch.s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
     mask, adv_t = batch.sample_mask, jnp.broadcast_to(adv_t[:, None], log_prob.shape)
-    adv_t = rlaxlib.standardize(adv_t, mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask)
     loss, _ = rlaxlib.ppo_clip_loss(log_prob, batch.old_log_prob, adv_t, epsilon)
     value_loss, _ = rlaxlib.ppo_value_loss(v, batch.old_v, target, epsilon, 10.0)
     entropy = rlaxlib.softmax().entropy(logits)
     loss = loss + value_loss[:, None] - entropy_cost * entropy
-    return rlaxlib.masked_mean(loss, mask)
+    return rlaxlib.masked_mean(loss, mask=mask)
 
 
 def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):

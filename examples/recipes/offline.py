@@ -157,9 +157,9 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     adv_t, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     log_prob = log_density(params, apply, s_tm1, a_tm1)
     loss = rlaxlib.advantage_weighted_loss(
-        log_prob, rlaxlib.standardize(adv_t, mask), temperature, max_weight
+        log_prob, rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
     )
-    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask=mask)
 
 
 def awac_critic(params, target_params, apply, batch, key):
@@ -236,7 +236,7 @@ def cql_gap(params, apply, batch, key, num_samples=10, lower_bound=-jnp.inf):
     bound = bound.at[:num_samples].set(-jnp.inf)  # Not for uniform actions.
 
     def loss(q, q_samples, log_prob, bound):
-        return rlaxlib.cql_loss(q, q_samples, log_prob, lower_bound=bound)
+        return rlaxlib.cql_loss(q, q_samples, log_prob, min_q=bound)
 
     loss = jax.vmap(jax.vmap(loss, (0, 1, None, None)), (0, 1, 1, 1))
     q = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -424,4 +424,4 @@ def decision_transformer(params, apply, batch):
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    return rlaxlib.masked_mean(-log_prob, batch.sample_mask)
+    return rlaxlib.masked_mean(-log_prob, mask=batch.sample_mask)

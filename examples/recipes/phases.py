@@ -24,7 +24,7 @@ def ppg_auxiliary(params, apply, batch, target, kl_cost=1.0):
     logits, v = apply(params, s)
     loss = rlaxlib.l2_loss(v, jax.lax.stop_gradient(target))
     kl = rlaxlib.categorical_kl_divergence(old, logits)
-    return rlaxlib.masked_mean(loss + kl_cost * kl, batch.sample_mask)
+    return rlaxlib.masked_mean(loss + kl_cost * kl, mask=batch.sample_mask)
 
 
 def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1.0):
@@ -57,12 +57,12 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
     mean, stddev, v = apply(params, valid(batch, batch.s_tm1))
     policy, mask = rlaxlib.gaussian_diagonal(), batch.sample_mask
     log_prob = policy.logprob(valid(batch, batch.a_tm1), mean, stddev)
-    adv_t = rlaxlib.standardize(adv_t, mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask)
     inputs = log_prob, batch.old_log_prob, adv_t, epsilon
     loss, _ = rlaxlib.ppo_clip_loss(*inputs, sample_mask=mask)
     old_v, target = jax.lax.stop_gradient(valid(batch, (batch.v_tm1, target)))
     value_loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, epsilon)
-    return rlaxlib.masked_mean(loss + value_cost * value_loss, mask)
+    return rlaxlib.masked_mean(loss + value_cost * value_loss, mask=mask)
 
 
 def rpo(params, apply, batch, key, adv_t, target, alpha=0.5):
@@ -86,7 +86,7 @@ def normalise(observations, rewards, discounts, moments, scale):
 
     `moments` and `scale` are states of `running_moments` and `reward_scale`.
     """
-    (mean, variance), moments = rlaxlib.running_moments().update(observations, moments)
+    (mean, variance), moments = rlaxlib.running_moments().update(moments, observations)
     s = jnp.clip((observations - mean) / jnp.sqrt(variance + 1e-8), -10, 10)
-    divisor, scale = rlaxlib.reward_scale().update(rewards, discounts, scale)
+    divisor, scale = rlaxlib.reward_scale().update(scale, rewards, discounts)
     return s, jnp.clip(rewards / divisor, -10, 10), moments, scale

@@ -32,7 +32,8 @@ def log_probs(logits, a):
 
 def entropy(logits, batch):
     """Return the mean entropy of the policies of a batch of streams."""
-    return rlaxlib.masked_mean(rlaxlib.softmax().entropy(logits), batch.sample_mask)
+    entropies = rlaxlib.softmax().entropy(logits)
+    return rlaxlib.masked_mean(entropies, mask=batch.sample_mask)
 
 
 def advantages(batch, lambda_):
@@ -69,7 +70,7 @@ def surrogate_inputs(logits, batch, adv_t):
     log_prob, old_log_prob = (
         log_probs(x, batch.a_tm1) for x in (logits, batch.logits_tm1)
     )
-    return log_prob, old_log_prob, rlaxlib.standardize(adv_t, batch.sample_mask)
+    return log_prob, old_log_prob, rlaxlib.standardize(adv_t, mask=batch.sample_mask)
 
 
 # --- Policy gradients. ---
@@ -89,7 +90,7 @@ def reinforce(params, apply, batch):
     adv_t = returns(batch.r_t, batch.discount_t, nothing, **masks(batch))
     log_prob = log_probs(logits, batch.a_tm1)
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
@@ -110,7 +111,7 @@ def a2c(params, apply, batch, value_cost=1.0, entropy_cost=0.01):
     log_prob = log_probs(logits, batch.a_tm1)
     policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, td_error)
     loss = policy_loss + value_cost * rlaxlib.l2_loss(td_error)
-    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    loss = rlaxlib.masked_mean(loss, mask=batch.sample_mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
@@ -133,7 +134,7 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     log_prob = log_probs(logits, batch.a_tm1)
     policy_loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, vtrace.pg_advantage)
     loss = policy_loss + value_cost * rlaxlib.l2_loss(vtrace.errors)
-    loss = rlaxlib.masked_mean(loss, batch.sample_mask)
+    loss = rlaxlib.masked_mean(loss, mask=batch.sample_mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
@@ -190,7 +191,8 @@ def acer(
 
     average = jax.nn.softmax(apply(average_params, s_tm1)[0])
     loss = within_region(objective, pi, average, max_change)
-    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(errors) / 2, batch.sample_mask)
+    loss = loss + rlaxlib.l2_loss(errors) / 2
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def coma(params, target_params, apply, batch, lambda_=0.8):
@@ -219,7 +221,7 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
     td_error = returns - rlaxlib.batched_index(q_tm1, batch.a_tm1)
     log_prob = log_probs(logits, batch.a_tm1)
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
-    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(td_error), batch.sample_mask)
+    return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(td_error), mask=batch.sample_mask)
 
 
 # --- PPO and its variants. ---
@@ -245,14 +247,14 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v, batch.v_tm1, target, epsilon, sample_mask=mask
     )
-    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
+    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask=mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
 def value_loss(v, target, batch):
     """Return the mean squared error of state values."""
     target = valid(batch, target)
-    return rlaxlib.masked_mean(rlaxlib.l2_loss(v, target), batch.sample_mask)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(v, target), mask=batch.sample_mask)
 
 
 def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
@@ -273,7 +275,7 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
         kl=rlaxlib.categorical_kl_divergence(mu, logits),
         sample_mask=mask,
     )
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask=mask)
     return policy_loss + value_cost * value_loss(v, target, batch)
 
 
@@ -287,7 +289,7 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     """
     logits, _ = apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
-    kl = rlaxlib.masked_mean(kl, batch.sample_mask)
+    kl = rlaxlib.masked_mean(kl, mask=batch.sample_mask)
     return rlaxlib.adaptive_kl_coefficient(coefficient, kl, target)
 
 
@@ -311,7 +313,7 @@ def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1
     policy_loss, _ = jax.vmap(rlaxlib.decoupled_ppo_loss, (0, 0, 0, 0, None))(
         log_prob, old_log_prob, proximal, adv_t, epsilon, sample_mask=mask
     )
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask)
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask=mask)
     return policy_loss + value_cost * value_loss(v, target, batch)
 
 
@@ -332,7 +334,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v, batch.v_tm1, target, epsilon, sample_mask=mask
     )
-    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
+    loss = rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask=mask)
     return loss - entropy_cost * entropy(logits, batch)
 
 
@@ -354,7 +356,7 @@ def discovered_policy_optimisation(params, apply, batch, epsilon=0.2, value_cost
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v, batch.v_tm1, target, epsilon, sample_mask=mask
     )
-    return rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask)
+    return rlaxlib.masked_mean(policy_loss + value_cost * value_loss, mask=mask)
 
 
 def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5):
@@ -375,12 +377,12 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
     logits, v, cost_v = apply(params, valid(batch, batch.s_tm1))
     *log_probs, adv_t = surrogate_inputs(logits, batch, adv_t)
     mask = batch.sample_mask
-    cost_adv_t = cost_adv_t - rlaxlib.masked_mean(cost_adv_t, mask)
+    cost_adv_t = cost_adv_t - rlaxlib.masked_mean(cost_adv_t, mask=mask)
     adv_t = (adv_t - multiplier * cost_adv_t) / (1 + multiplier)
     surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
     policy_loss, _ = surrogate(*log_probs, adv_t, epsilon, sample_mask=mask)
     loss = value_loss(v, target, batch) + value_loss(cost_v, cost_target, batch)
-    return rlaxlib.masked_mean(policy_loss, mask) + value_cost * loss
+    return rlaxlib.masked_mean(policy_loss, mask=mask) + value_cost * loss
 
 
 def lagrange_multiplier(cost, state, limit=25.0):
@@ -392,7 +394,7 @@ def lagrange_multiplier(cost, state, limit=25.0):
     in Safety Gym. Smaller costs need larger gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
-    return controller.update(cost, state)
+    return controller.update(state, cost)
 
 
 # --- MPO, V-MPO, Muesli, Gumbel MuZero. ---
@@ -417,7 +419,7 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     mpo_loss = jax.vmap(rlaxlib.categorical_mpo_loss, (0, 0, 0, None, None))
     mpo_loss = jax.vmap(mpo_loss, (0, 0, 0, None, None))
     loss, _ = mpo_loss(logits, target_logits, q, *penalties)
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
 
 
 def vmpo(
@@ -447,12 +449,12 @@ def vmpo(
     td_error, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
     kl = rlaxlib.categorical_kl_divergence(old_logits, logits)
-    kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask))  # Of the valid steps only.
+    kl = jnp.full_like(kl, rlaxlib.masked_mean(kl, mask=mask))  # Of valid steps only.
     log_prob, adv_t = log_probs(logits, batch.a_tm1), jax.lax.stop_gradient(td_error)
     weights = None if mask is None else mask.astype(adv_t.dtype)
     dual = [(kl, alpha)], jax.nn.softplus, weights
     loss, _ = rlaxlib.vmpo_loss(log_prob, adv_t, eta, *dual)
-    value_loss = rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), mask)
+    value_loss = rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), mask=mask)
     return jnp.mean(loss) + value_cost * value_loss
 
 
@@ -480,7 +482,8 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     target = targets(prior, target_q / scale, v / scale)
     loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
     loss = loss + value_cost * rlaxlib.l2_loss(errors)
-    return tuple(rlaxlib.masked_mean(x, batch.sample_mask) for x in (loss, adv_t**2))
+    mask = batch.sample_mask
+    return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
 
 
 def gumbel_muzero(

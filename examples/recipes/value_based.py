@@ -340,7 +340,7 @@ def pcl(params, apply, batch, temperature=0.1):
     returns = jax.vmap(rlaxlib.discounted_returns)(
         batch.r_t - log_pi, batch.discount_t, v_t, **masks(batch)
     )
-    return rlaxlib.masked_mean(rlaxlib.l2_loss(returns - v_tm1), batch.sample_mask)
+    return rlaxlib.masked_mean(rlaxlib.l2_loss(returns - v_tm1), mask=batch.sample_mask)
 
 
 def n_step_dqn(params, target_params, apply, batch, n=3):
@@ -356,7 +356,7 @@ def n_step_dqn(params, target_params, apply, batch, n=3):
     td_error = jax.vmap(rlaxlib.n_step_q_learning, (0, 0, 0, 0, 0, None))(
         q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, n, **masks(batch)
     )
-    return rlaxlib.masked_mean(rlaxlib.huber_loss(td_error), batch.sample_mask)
+    return rlaxlib.masked_mean(rlaxlib.huber_loss(td_error), mask=batch.sample_mask)
 
 
 def sequences(batch):
@@ -390,7 +390,7 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     s, first, mask = sequences(batch)
     first = first.at[:, 0].set(False)  # A sequence begins with the stored state.
     q, target_q = (apply(p, batch.state, s, first) for p in (params, target_params))
-    mask = mask & rlaxlib.burn_in_mask(mask.shape[1], burn_in)[None]
+    mask = mask & (jnp.arange(mask.shape[1]) >= burn_in)
     a_t, tx = jnp.argmax(q[:, 1:], axis=-1), rlaxlib.SIGNED_HYPERBOLIC_PAIR
 
     def learn(*args, **masks):
@@ -403,7 +403,7 @@ def r2d2(params, target_params, apply, batch, n=5, burn_in=40, exponent=0.6):
     td_error, priorities = jax.vmap(learn)(*args, **ends)
     weights = rlaxlib.importance_sampling_weights(batch.probability, exponent)
     loss = weights[:, None] * rlaxlib.l2_loss(td_error)
-    return rlaxlib.masked_mean(loss, mask), priorities
+    return rlaxlib.masked_mean(loss, mask=mask), priorities
 
 
 def ape_x(params, target_params, apply, batch, exponent=0.4):
@@ -448,4 +448,4 @@ def pqn(params, apply, batch, target):
     q = apply(params, valid(batch, batch.s_tm1))
     target = jax.lax.stop_gradient(valid(batch, target))
     loss = rlaxlib.l2_loss(rlaxlib.batched_index(q, batch.a_tm1), target)
-    return rlaxlib.masked_mean(loss, batch.sample_mask)
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)

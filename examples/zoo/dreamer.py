@@ -224,7 +224,7 @@ def dreamer():
         first = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), s)
         imagined = imagine(params, key, first)
         returns, _ = recipes.dreamer_returns(imagined.values, imagined)
-        size, scale = next_scale(returns, scale)
+        size, scale = next_scale(scale, returns)
         replayed = batch._replace(returns=returns[:, 0].reshape(len(batch.s), -1))
 
         def loss(p):

@@ -275,14 +275,14 @@ def tdmpc2():
         target_key, key = jax.random.split(key)
         inputs = state.params, state.target, LATENTS, batch, target_key
         batch = batch._replace(target=recipes.tdmpc2_targets(*inputs))
-        size, _ = next_scale(jnp.zeros(1), scale)
+        size, _ = next_scale(scale, jnp.zeros(1))
 
         def loss(p):
             actor, _ = recipes.tdmpc2_actor(p, LATENTS, batch, key, size)
             return recipes.tdmpc2_model(p, LATENTS, batch) + actor
 
         _, q = recipes.tdmpc2_actor(state.params, LATENTS, batch, key, size)
-        _, scale = next_scale(q, scale)
+        _, scale = next_scale(scale, q)
         return Planner(descend(state, loss, OPTIMIZER, rate=RATE), scale)
 
     def best(planner, key, inputs):

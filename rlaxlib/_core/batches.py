@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax
 
 from rlaxlib._core import binding, specs
-from rlaxlib._core.specs import Axes, Shape, Sizes, Spec
+from rlaxlib._core.binding import Type
+from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
 
 Shapes = dict[str, Shape]
 Mapped = Mapping[str, int | None]
@@ -18,60 +19,55 @@ Mapped = Mapping[str, int | None]
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
 
 
-class Function(NamedTuple):
-    """What a hint says about a function.
+class Call(NamedTuple):
+    """A call that does not fit, and what its function says.
+
+    Arrays inside of states and pytrees are among the arguments, by their path.
 
     Attributes:
-        name: Its public name.
+        name: The public name of the function.
         positional: Names of its positional arguments, in their order.
         defaults: The default of each argument that has one.
         result: The annotation of its result.
+        given: All arguments.
+        wanted: The specs of those that are arrays.
     """
 
     name: str
     positional: Sequence[str]
     defaults: Mapping[str, Any]
     result: Any
-
-
-class Call(NamedTuple):
-    """A call that does not fit: all arguments, and the specs of those that are arrays.
-
-    Arguments inside of states are among them, by their path.
-    """
-
-    function: Function
     given: Mapping[str, Any]
     wanted: Mapping[str, Spec]
 
     @property
     def order(self) -> str:
         """The names of positional arguments."""
-        return ", ".join(n for n in self.function.positional if n != "self")
+        return ", ".join(n for n in self.positional if n != "self")
 
     def fits(self, shapes: Shapes) -> bool:
         """Return whether shapes fit."""
         sizes: Sizes = {n: x for n, x in self.given.items() if type(x) is int}
-        return binding.fit_shapes(shapes, self.wanted, sizes) is not None
+        return not binding.fit(self.wanted, shapes, sizes).misfit
 
     def is_set(self, name: str) -> bool:
         """Return whether an argument is not its default, as far as can be seen."""
-        defaults = self.function.defaults
+        defaults = self.defaults
         return name not in defaults or self.given[name] is not defaults[name]
 
-    def type_of(self, name: str) -> tuple[Shape, Any]:
-        """Return shape and dtype of an argument."""
-        return binding.type_of(self.given[name])[:2]
+    def type_of(self, name: str) -> Type:
+        """Return the type of an argument."""
+        return binding.type_of(self.given[name])
 
     def wrong(self) -> list[str]:
         """Return the names of arrays of the wrong kind."""
         wanted = self.wanted.items()
-        return [n for n, x in wanted if not binding.has_kind(*self.type_of(n), x.kind)]
+        return [n for n, x in wanted if not binding.has_kind(self.type_of(n), x)]
 
     def shapes(self) -> Shapes:
         """Return the shapes of all arrays."""
         wanted = self.wanted.items()
-        return {n: binding.own_shape(*self.type_of(n), x.kind) for n, x in wanted}
+        return {n: binding.own_shape(self.type_of(n), x.kind) for n, x in wanted}
 
 
 def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
@@ -79,7 +75,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
 
     There are none if the arguments are no batch, or may be read in several ways.
     """
-    if not call.function.name:  # Leaves of a pytree.
+    if not call.name:  # Of arrays that are no arguments.
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
     is_timed = any(map(_is_time, every))
@@ -119,7 +115,7 @@ def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Map
         mapped = {n: x for n, x in axes.items() if x is not None}
         sizes = {shapes[n][x : x + level] for n, x in mapped.items()}
         one = {n: shapes[n][:x] + shapes[n][x + level :] for n, x in mapped.items()}
-        required = mapped.keys() - call.function.defaults.keys()
+        required = mapped.keys() - call.defaults.keys()
         fixed = [n for n in required if not has_many(call.wanted[n])]
         roles = {call.wanted[n].shapes for n in fixed}
         is_shared = all(_is_shared(call, n, roles) for n in axes.keys() - mapped.keys())
@@ -133,7 +129,7 @@ def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]
     """Return the batch axes that an argument may have; None if it may be shared."""
     found: dict[int | None, None] = {}
     for axes in spec.shapes:
-        count = sum(not binding.is_many(each) for each in axes)
+        count = sum(not is_many(each) for each in axes)
         further = len(shape) - count
         is_free = count < len(axes) and further >= 0
         found |= {None: None} if is_free or further == 0 else {}
@@ -149,7 +145,7 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     The data of a step may not, such as an action: nobody has the same for all.
     """
     spec = call.wanted[name]
-    if name in call.function.defaults or spec.kind == "Key" or has_many(spec):
+    if name in call.defaults or spec.kind == "Key" or has_many(spec):
         return True
     is_of_step = spec.kind == "Int" or name.endswith(("_t", "_tm1"))
     is_stream = _is_time(spec.shapes[0]) or spec.shapes in roles
@@ -162,11 +158,11 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
     It has a lambda if there are arguments by keyword, which `jax.vmap` would map over
     their first axis.
     """
-    function, given = call.function, call.given
-    order = dict.fromkeys([*function.positional, *given])
+    given = call.given
+    order = dict.fromkeys([*call.positional, *given])
     passed = [n for n in order if n.isidentifier() and call.is_set(n)]
     leaves = jax.tree.leaves([given[n] for n in passed if n not in axes])
-    if not function.name.isidentifier() or any(hasattr(x, "shape") for x in leaves):
+    if not call.name.isidentifier() or any(hasattr(x, "shape") for x in leaves):
         return ""
     size = next(shapes[n][x] for n, x in axes.items() if x is not None)
     split = [n for n, x in axes.items() if x is None and call.wanted[n].kind == "Key"]
@@ -175,12 +171,12 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
     scalars = str | int | float | None
     text = {n: repr(given[n]) if isinstance(given[n], scalars) else n for n in passed}
     text |= {n: n for n in mapped}
-    name = f"rlaxlib.{function.name}"
-    if passed != [*function.positional[: len(passed)]]:
+    name = f"rlaxlib.{call.name}"
+    if passed != [*call.positional[: len(passed)]]:
         inner = ", ".join(f"{n}={text[n]}" for n in passed)
         name, passed = f"lambda {', '.join(mapped)}: {name}({inner})", mapped
     places = tuple([axes.get(n) for n in passed])
-    out = ", out_axes=1" * (1 in places and _is_of_streams(function.result))
+    out = ", out_axes=1" * (1 in places and _is_of_streams(call.result))
     for _ in range(level):
         name = f"jax.vmap({name}, in_axes={places}{out})"
     text |= {n: f"jax.random.split({n}, {size})" for n in split}
@@ -189,7 +185,7 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
 
 def _is_time(axes: Axes) -> bool:
     """Return whether the first axis is time."""
-    return bool(axes) and binding.split(axes[0])[0] == "T"
+    return bool(axes) and split(axes[0])[0] == "T"
 
 
 def _is_of_streams(hint: Any) -> bool:
@@ -202,4 +198,4 @@ def _is_of_streams(hint: Any) -> bool:
 
 def has_many(spec: Spec) -> bool:
     """Return whether an argument may have any number of axes."""
-    return any(map(binding.is_many, itertools.chain(*spec.shapes)))
+    return any(map(is_many, itertools.chain(*spec.shapes)))

@@ -9,8 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlaxlib._core import binding, errors, rules, specs
-from rlaxlib._core.batches import Function
+from rlaxlib._core.batches import Call
+from rlaxlib._core.errors import check_structure
 from rlaxlib._core.types import Array, ArrayLike, Float
+
+
+def fail(problem: str) -> NoReturn:
+    """Raise an error, to which the decorator adds the function and a full stop."""
+    raise errors.problem(problem)
 
 
 def fit(**arguments: tuple[Any, Any]) -> None:
@@ -19,54 +25,37 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     Args:
         **arguments: For each array, under its name, the pair of its value and its
             annotation, such as `Float[ArrayLike, "T"]`.
-
-    Raises:
-        ArgumentError: If a dtype, a shape or a value does not fit.
     """
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
     types = {name: binding.type_of(x) for name, x in given.items()}
     bound = binding.bind(wanted, types, {})
     if bound.misfit:
-        nobody = Function("", (), {}, None)
-        raise errors.misfit(bound.misfit, bound.sizes, wanted, given, nobody)
+        raise errors.misfit(Call("", (), {}, None, given, wanted), bound)
     for name, spec in wanted.items():
-        for rule in spec.rules:
-            rules.check(name, given[name], rule, bound.sizes, given)
+        rules.check(name, given[name], spec, bound.sizes, given)
 
 
 def leading_axes(**arguments: Array) -> None:
     """Check that the axes of one array are the first axes of another, or of size 1.
 
     Args:
-        **arguments: Two arrays, each under its argument's name: the one with fewer axes
-            first.
-
-    Raises:
-        ArgumentError: If the axes differ, or the first array has more.
+        **arguments: Two arrays, under their names, the one with fewer axes first.
     """
     (name, short), (whole, long) = arguments.items()
     sizes = zip(short.shape, long.shape, strict=False)
-    if short.ndim <= long.ndim and all(a in (1, b) for a, b in sizes):
-        return
-    fail(
-        f"`{name}` has shape {short.shape}, must have the first axes of `{whole}`, "
-        f"which has shape {long.shape}, or size 1"
-    )
+    if short.ndim > long.ndim or not all(a in (1, b) for a, b in sizes):
+        fail(
+            f"`{name}` has shape {short.shape}, must have the first axes of `{whole}`, "
+            f"which has shape {long.shape}, or size 1"
+        )
 
 
 def same_structure(**trees: Any) -> None:
-    """Check that pytrees have the same structure.
-
-    Args:
-        **trees: Pytrees, each under its argument's name.
-
-    Raises:
-        ArgumentError: If one has another structure than the first.
-    """
+    """Check that pytrees, under their names, have the structure of the first."""
     (name, first), *others = trees.items()
     for other, tree in others:
-        errors.check_structure(name, first, other, tree)
+        check_structure(name, first, other, tree)
 
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
@@ -85,30 +74,12 @@ def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
 
     Returns:
         The result, as an array.
-
-    Raises:
-        ArgumentError: If it has another shape or dtype.
     """
+    # An integer of Python is no float here.
+    x = np.asarray(value) if isinstance(value, int | float) else value
     try:
-        fit(**{name: (_scalar(value), kind)})
+        fit(**{name: (x, kind)})
     except errors.ArgumentError:  # Its hints are about arguments.
         must = cast(Any, specs.read(kind)).text
         fail(f"`{name}` is {errors.describe(value)}, must be {must}")
     return jnp.asarray(value)
-
-
-def _scalar(x: Any) -> Any:
-    """Return a Python number as an array, so that an integer is no float."""
-    return np.asarray(x) if isinstance(x, int | float) else x
-
-
-def fail(problem: str) -> NoReturn:
-    """Raise an error, to which the decorator adds the name of the function.
-
-    Args:
-        problem: The argument, what was found and what is needed, without a full stop.
-
-    Raises:
-        ArgumentError: Always.
-    """
-    raise errors.problem(problem)

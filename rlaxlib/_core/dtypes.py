@@ -1,57 +1,43 @@
-"""Computation in float32 for inputs of half precision.
+"""Half precision: raised to float32 for computation, and cast back at the end.
 
 Half precision is for storage and matrix products. A sum of rewards, a softmax or the
 difference of two large values loses most of its eight or eleven bits at each step: a
-thousand ones, discounted by 0.99, add up to 64 in bfloat16. So functions raise their
-arguments to float32, and round once, at the end.
+thousand ones, discounted by 0.99, add up to 64 in bfloat16.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 
-def widen(*arguments: Array) -> tuple[tuple[Array, ...], Callable[[Any], Any]]:
-    """Raise half precision to float32.
-
-    Args:
-        *arguments: Arrays of any dtype, or None.
-
-    Returns:
-        The arguments, and a function that casts the floating-point arrays of a result
-        to the dtype that the arguments promote to.
-    """
-    half = {x.dtype for x in arguments if _is_float(x) and x.dtype.itemsize < 4}
-    if not half:
-        return arguments, _same
-    dtype = jnp.result_type(*filter(_is_float, arguments))
-
-    def cast(x: Array) -> Array:
-        return x.astype(dtype) if _is_float(x) else x
-
-    def narrow(result: Any) -> Any:
-        return jax.tree.map(cast, result)
-
-    return tuple(
-        x.astype(jnp.float32) if _is_float(x) and x.dtype in half else x
-        for x in arguments
-    ), narrow
+def raised(x: Array) -> Array:
+    """Return an array of half precision in float32, and all others as they are."""
+    is_half = is_float(x) and x.dtype.itemsize < 4
+    return x.astype(jnp.float32) if is_half else x
 
 
-def _is_float(x: Any) -> bool:
+def like(new: Any, old: Any) -> Any:
+    """Return a float in the dtype of another, unless that is a Python number."""
+    is_weak = isinstance(old, bool | int | float) or getattr(old, "weak_type", False)
+    dtype = jnp.result_type(old)  # As in JAX: without double precision.
+    is_cast = is_float(new) and _is_floating(dtype) and not is_weak
+    return new.astype(dtype) if is_cast else new
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """Return a float in another dtype, and all else as it is."""
+    return x.astype(dtype) if is_float(x) else x
+
+
+def is_float(x: Any) -> bool:
+    """Return whether a value is an array of floats."""
     return hasattr(x, "dtype") and _is_floating(x.dtype)
 
 
 @functools.cache
 def _is_floating(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.floating)
-
-
-def _same(result: Any) -> Any:
-    return result

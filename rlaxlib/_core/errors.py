@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
 
 from rlaxlib._core import binding, hints, specs, suggestions
-from rlaxlib._core.batches import Call, Function
-from rlaxlib._core.specs import Axes, Sizes, Spec
-
-Arguments = Mapping[str, Any]
-Wanted = Mapping[str, Spec]
+from rlaxlib._core.batches import Call
+from rlaxlib._core.binding import Bound
+from rlaxlib._core.specs import Axes, Sizes
 
 
 class ArgumentError(ValueError, AssertionError):
@@ -46,7 +43,10 @@ def named(error: ArgumentError, function: str) -> ArgumentError:
 
 
 def unbound(
-    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Arguments
+    function: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> TypeError:
     """Return the error of a call with missing, unknown or repeated arguments."""
     signature = inspect.signature(function)
@@ -64,25 +64,29 @@ def unbound(
     raise AssertionError("The arguments fit.")
 
 
-def misfit(
-    name: str, sizes: Sizes, wanted: Wanted, given: Arguments, function: Function
-) -> ArgumentError:
-    """Return the error of an argument that does not fit sizes that are known."""
-    wrong = [n for n in wanted if n in given and not _has_kind(wanted[n], given[n])]
-    name = next(iter(wrong), name)  # A shape means little if the kind is wrong.
-    spec, found = wanted[name], describe(given[name])
-    call = Call(function, given, wanted)
-    shown = [n for n in wanted if n in given and (n == name or call.is_set(n))]
-    table = [f"  {n} is {describe(given[n])}, must be {wanted[n].text}" for n in shown]
-    first = f"`{name}` is {found}, must be {specs.KINDS[spec.kind][2]}"
-    if not wrong:
-        shape = binding.own_shape(*binding.type_of(given[name])[:2], spec.kind)
-        needed = dict.fromkeys(_needed(axes, sizes) for axes in spec.shapes)
+def misfit(call: Call, bound: Bound) -> ArgumentError:
+    """Return the error of an array that does not fit."""
+    name, given, wanted = bound.misfit, call.given, call.wanted
+    spec, type_ = wanted[name], binding.type_of(given[name])
+    has_kind, shape = binding.has_kind(type_, spec), type_[0]
+    must = binding.KINDS[spec.kind][2]
+    first = f"`{name}` is {describe(given[name])}, must be {must}"
+    if spec.kind == "Flag":
+        masks = [f"`{n}`" for n, x in wanted.items() if x.kind == "Bool" and shape]
+        way = f": pass {' or '.join(masks)} by keyword" if masks else ""
+        return problem(first + way)
+    if has_kind:
+        shape = binding.own_shape(type_, spec.kind)
+        needed = dict.fromkeys(_needed(axes, bound.sizes) for axes in spec.shapes)
         empty = " and not empty" if 0 in shape else ""
         first = f"`{name}` has shape {shape}, must be {' or '.join(needed)}{empty}"
-        first += _match(name, sizes, wanted, given)
-    lines = hints.hint(name, wanted, given, function)
-    return problem("\n".join([first, *table, *lines]))
+        first += _match(name, call, bound)
+    table = [
+        f"  {n} is {describe(given[n])}, must be {wanted[n].text}"
+        for n in wanted
+        if n == name or (wanted[n].is_tree == spec.is_tree and call.is_set(n))
+    ]
+    return problem("\n".join([first, *table, *hints.hint(name, call)]))
 
 
 def describe(value: Any) -> str:
@@ -90,20 +94,12 @@ def describe(value: Any) -> str:
     kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
-    shape, dtype, _ = binding.type_of(value)
+    shape, dtype, *_ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):
         return f"a `{kind.__module__.partition('.')[0]}.{kind.__name__}`"
     return reprlib.repr(value)
-
-
-def _has_kind(spec: Spec, value: Any) -> bool:
-    """Return whether a value may be one of a spec, apart from its shape."""
-    is_none = spec.optional and value is None
-    is_option = bool(spec.options) and isinstance(value, str)
-    shape, dtype, _ = binding.type_of(value)
-    return is_none or is_option or binding.has_kind(shape, dtype, spec.kind)
 
 
 def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
@@ -116,23 +112,21 @@ def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
         )
 
 
-def _match(name: str, sizes: Sizes, wanted: Wanted, given: Arguments) -> str:
-    """Name the arguments whose sizes an argument must have."""
-
-    def known(axes: Iterable[str]) -> set[str]:
-        return {axis for axis, _ in map(binding.split, axes)} & sizes.keys()
-
-    own = known(itertools.chain.from_iterable(wanted[name].shapes))
-    others = [n for n in wanted if n in given and n != name]
-    types = {n: binding.type_of(given[n])[:2] for n in others}
-    fits = {n: binding.fit(*x, wanted[n], sizes) for n, x in types.items()}
-    names = [f"`{n}`" for n, x in fits.items() if x and known(x[0]) & own]
+def _match(name: str, call: Call, bound: Bound) -> str:
+    """Name the arguments that determined the sizes that an argument must have."""
+    own = {specs.split(x)[0] for axes in call.wanted[name].shapes for x in axes}
+    own &= bound.sizes.keys()
+    names = [
+        f"`{n}`"
+        for n in call.wanted
+        if own.intersection(specs.split(axis)[0] for axis in bound.axes.get(n, ()))
+    ]
     return f" to match {', '.join(names)}" if names else ""
 
 
 def _needed(axes: Axes, sizes: Sizes) -> str:
     """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
-    known = [binding.size_of(axis, sizes) for axis in axes]
+    known = [specs.size_of(axis, sizes) for axis in axes]
     if None in known:
         sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
@@ -140,16 +134,14 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 
 
-def wrong_type(
-    path: str, wanted: Any, given: Arguments, function: Function
-) -> ArgumentError:
+def wrong_type(path: str, wanted: Any, call: Call) -> ArgumentError:
     """Return the error of an argument that is no state, or no other record or tuple.
 
     It says the order of arguments if another one is of the type that is wanted.
     """
-    name = re.split(r"[.[]", path)[0]
+    name = specs.argument_of(path)
     kind = getattr(wanted, "__name__", "tuple")
-    others = [n for n, x in given.items() if n != name and type(x).__name__ == kind]
-    order = ", ".join(each for each in function.positional if each != "self")
-    hint = f": `{others[0]}` is one, the order is ({order})" if others else ""
-    return problem(f"`{path}` is {describe(given[name])}, must be a `{kind}`{hint}")
+    others = [n for n, x in call.given.items() if type(x).__name__ == kind]
+    hint = f": `{others[0]}` is one, the order is ({call.order})" if others else ""
+    found = describe(call.given[name])
+    return problem(f"`{path}` is {found}, must be a `{kind}`{hint}")

@@ -16,8 +16,8 @@ import numpy as np
 from jax.core import Tracer
 
 from rlaxlib._core import batches, binding
-from rlaxlib._core.batches import Call, Function, Shapes
-from rlaxlib._core.specs import Interval, Shape, Spec
+from rlaxlib._core.batches import Call, Shapes
+from rlaxlib._core.specs import Interval, Shape, is_many
 
 # How to convert arrays that JAX does not read, by a method that they have.
 _READS = {
@@ -44,19 +44,25 @@ class Change(NamedTuple):
     shapes: Mapping[str, Shapes]
 
 
-def hint(
-    name: str, wanted: Mapping[str, Spec], given: Mapping[str, Any], function: Function
-) -> list[str]:
+def hint(name: str, call: Call) -> list[str]:
     """Return lines that may help with an argument that does not fit; or none."""
-    passed = {n for n, x in given.items() if not isinstance(x, str | None)}
-    call = Call(function, given, {n: x for n, x in wanted.items() if n in passed})
-    if name not in call.wanted:
+    spec = call.wanted[name]
+    passed = {
+        n: x
+        for n, x in call.wanted.items()
+        if not (x.is_tree or x.kind == "Flag" or isinstance(call.given[n], str | None))
+    }
+    if spec.is_tree:
+        alone = call._replace(wanted={name: spec})
+        return [x for x in [_conversion(name, alone)] if x and alone.wrong()]
+    call = call._replace(wanted=passed)
+    if name not in passed:
         return []
     if wrong := call.wrong():
         way = _conversion(name, call)
         swapped = [] if way and len(wrong) == 1 else _search(call, _exchanges(call))
         return swapped or [way] * bool(way)
-    is_key = wanted[name].kind == "Key" and any(map(batches.has_many, wanted.values()))
+    is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 
 
@@ -119,7 +125,7 @@ def _alternatives(
     """Return changes of an argument: a text, what to write in it, and the shape."""
     shape, wanted = shapes[name], call.wanted[name].shapes
     is_one = shape[-1:] == (1,) and all(
-        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(binding.is_many, x)))
+        x[-1:] == ("...",) or (len(shape) > len(x) and not any(map(is_many, x)))
         for x in wanted
     )
     # If all have a last axis of size 1, it may be one of the example.
@@ -178,9 +184,9 @@ def _conversion(name: str, call: Call) -> str:
             return f"Convert it: `jnp.asarray({name})`."
         except (TypeError, ValueError, RuntimeError):  # Such as entries of many shapes.
             return ""
-        if binding.has_kind(value.shape, value.dtype, spec.kind):
+        if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, _ = binding.type_of(value)
+    shape, dtype, *_ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type):

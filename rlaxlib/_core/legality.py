@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -30,16 +32,28 @@ def gaps(
         temperature: Temperature, `[]`.
 
     Returns:
-        The logits minus the largest, divided by the temperature, so at most 0, and 0
-        for illegal actions, `[..., A]`; and True for legal actions, `[..., A]`.
+        The logits minus the largest, divided by the temperature, so at most 0, and
+        finite, with an exponential and a gradient of 0, for illegal actions,
+        `[..., A]`; and True for legal actions, `[..., A]`.
     """
     logits = jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
-    possible = logits != -jnp.inf
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    gap = jnp.where(possible, logits - largest, 0)
-    # After the division, which makes the lowest float infinite. NaN stays legal.
-    legal = possible & ~(gap / temperature <= LOWEST)
-    return jnp.where(legal, gap, 0) / temperature, legal
+    return gap(logits, largest(logits), temperature)
+
+
+def largest(logits: Array) -> Array:
+    """Return the largest logit, 0 if all are minus infinity, `[..., 1]`."""
+    highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    return jnp.where(highest == -jnp.inf, 0, highest)
+
+
+def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:
+    """Return the gaps of any logits to the largest, and which are legal, as `gaps`."""
+    # One array of the size of the logits less than a gap of 0 and a mask would take.
+    floor = jax.lax.stop_gradient(2 * LOWEST * jnp.asarray(temperature))
+    floor = safe.at_least(floor, float(cast(Any, jnp.finfo(logits.dtype)).min))
+    gap = logits - highest
+    gap = jnp.where(gap <= floor, floor, gap) / temperature
+    return gap, ~(gap <= 0.5 * floor / temperature)  # NaN stays legal.
 
 
 def legal(logits: Array, action_mask: Array | None = None) -> Array:
@@ -53,7 +67,6 @@ def softmax(logits: Array, temperature: ArrayLike = 1.0) -> Array:
     The largest logit is subtracted before the division by the temperature: a quotient
     of large values would round their differences away.
     """
-    gap, possible = gaps(logits, temperature=temperature)
-    weights = jnp.where(possible, jnp.exp(gap), 0)
+    weights = jnp.exp(gaps(logits, temperature=temperature)[0])
     total = jnp.sum(weights, axis=-1, keepdims=True)
     return safe.divide(weights, total)

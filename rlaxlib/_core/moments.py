@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, safe
 from rlaxlib._core.types import Array, AxisName
 
 
@@ -24,6 +24,11 @@ class Moments(NamedTuple):
     mean: Array
     variance: Array
     deviations: Array
+
+    def stddev(self, ddof: int) -> Array:
+        """Return the standard deviation, with a divisor that is smaller by `ddof`."""
+        divisor = jnp.maximum(self.number - ddof, 1)
+        return safe.sqrt(self.variance * self.number / divisor)
 
 
 def of(

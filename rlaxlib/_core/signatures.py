@@ -40,16 +40,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from rlaxlib._core import binding, errors, functions, programs, rules, specs
-from rlaxlib._core.batches import Function
-from rlaxlib._core.binding import Bound
+from rlaxlib._core.batches import Call
+from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.programs import Casts, Leaf
-from rlaxlib._core.specs import Axes, Spec
-
-NUMBERS = ("Float", "Real", "Int")
+from rlaxlib._core.programs import FLOATS, Casts, Leaf
+from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +65,9 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
 
     Half precision is raised to float32, and the result cast to the dtype that the
     arguments promote to. A state, which is a record among the arguments and in the
-    result, keeps its own dtypes, and so does a result that is `like` an argument.
+    result, keeps its own dtypes, and so does a result that is `like` an argument. A
+    function of the user gets pytrees in the dtypes that they have.
+
     Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
     a product with NaN has a NaN gradient even where the result is masked.
 
@@ -99,37 +99,20 @@ def read(function: Any) -> Plan:
 
 
 class Fitted(NamedTuple):
-    """What follows from the shapes and dtypes of a call.
+    """What follows from the types of arrays and the values of static arguments.
 
     Attributes:
         bound: Axes of arrays and their sizes, and what does not fit.
-        places: Spec and leaf of each array, by its path.
         casts: The conversions of leaves.
-        ruled: The specs of arguments with rules.
-        numbers: The places of Python integers that are floats.
-        masked: The paths of arrays that are 0 at ignored steps.
+        ruled: Path, place and spec of values on the host with rules, and whether the
+            rules hold at valid steps alone.
+        whole: The places of Python integers that are floats.
     """
 
     bound: Bound
-    places: dict[str, tuple[Spec, Any]]
     casts: Casts
-    ruled: dict[str, Spec]
-    numbers: list[int]
-    masked: list[str]
-
-
-class Checked(NamedTuple):
-    """A call whose arguments fit.
-
-    Attributes:
-        static: The arguments for each value of which a program is compiled.
-        leaves: The leaves of all arrays.
-        fitted: What follows from their shapes and dtypes.
-    """
-
-    static: Arguments
-    leaves: list[Any]
-    fitted: Fitted
+    ruled: list[tuple[str, int, Spec, bool]]
+    whole: list[int]
 
 
 class Plan:
@@ -140,8 +123,10 @@ class Plan:
         specs: The spec of each argument that has one.
         arrays: Those that are arrays.
         nested: The annotation of each argument that contains arrays.
-        others: The specs of flags, options and Python values.
-        static: Names of arguments for each value of which a program is compiled.
+        static: The specs of those that are options or Python values.
+        checked: The annotation of each argument that has, or contains, a spec.
+        either: The type that is static, of flags and options that may be arrays too.
+        bare: The annotations of settings and functions, which have no spec.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -157,43 +142,37 @@ class Plan:
         parameters = inspect.signature(function).parameters.values()
         self.function, self.compiled, self.rule = function, compiled, rule
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
+        self.names = {x.name for x in parameters}
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
-        self.names = {x.name for x in parameters}
         self.result = hints.pop("return", None)
-        found = {name: specs.read(hint) for name, hint in hints.items()}
         self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
-        self.specs = {n: x for n, x in found.items() if x and n not in self.nested}
+        found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
+        self.specs = {n: x for n, x in found.items() if x}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        self.others = {
-            n: x for n, x in self.specs.items() if x.options or not x.is_array
+        self.static = {n: x for n, x in self.specs.items() if x.is_static}
+        # An error blames a state for a size in which it differs from the data.
+        self.checked = {n: hints[n] for n in (*self.specs, *self.nested)}
+        self.either = {
+            n: bool if x.kind == "Flag" else str
+            for n, x in self.specs.items()
+            if x.kind == "Flag" or x.options
         }
-        bare = {
-            n: hints[n] for n in hints.keys() - self.nested.keys() - self.specs.keys()
-        }
-        self.callables = [n for n, x in bare.items() if specs.is_callable(x)]
-        self.functions = [n for n, x in bare.items() if not specs.is_setting(x)]
-        self.options = [n for n, x in self.others.items() if x.is_array or x.is_flag]
-        self.static = self.others.keys() - self.options | bare.keys()
-        axes = {
-            x for spec in self.arrays.values() for each in spec.shapes for x in each
-        }
-        known = {*self.static, *self.arrays, *self.nested}
-        self.loose = [n for n in self.names if n not in known]
-        self.sizes = [n for n, x in self.others.items() if x.type is int and n in axes]
+        self.bare = {n: x for n, x in hints.items() if n not in self.checked}
+        self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
+        self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
-        self.ruled = {n: x for n, x in self.others.items() if x.rules}
         states = {
             x: name
             for name, hint in self.nested.items()
             for x in specs.alternatives(hint)
             if specs.is_record(x) and specs.is_in(x, self.result)
         }
-        self.trees = {n for n, x in found.items() if x and x.is_tree}
         self.states = {*states.values()}
-        self.program = programs.Program(function, self.result, states, wide)
+        args = function, self.result, states, self.steps, wide
+        self.program = programs.Program(*args)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
 
     def name(self, given: Arguments) -> str:
@@ -205,21 +184,19 @@ class Plan:
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""
         given = self.bind(args, kwargs)
-        try:
-            call = self.check(given)
-        except ArgumentError as error:
-            if kwargs.keys() <= self.names:  # An unknown keyword explains more.
-                named = errors.named(error, self.name(given))
-                raise named.with_traceback(None) from None
-            raise errors.unbound(
-                self.function, self.name(given), args, kwargs
-            ) from None
         is_once = kwargs.keys().isdisjoint(self.positional[: len(args)])
-        is_known = len(args) <= len(self.positional) and given.keys() == self.names
+        is_known = len(args) <= len(self.positional) and kwargs.keys() <= self.names
         if not (is_once and is_known):
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
-            return self._run(given, call)
+            static, leaves, fitted = self.check(given)
+        except ArgumentError as error:
+            named = errors.named(error, self.name(given))
+            raise named.with_traceback(None) from None
+        if len(given) < len(self.names):  # A wrong argument explains more.
+            raise errors.unbound(self.function, self.name(given), args, kwargs)
+        try:
+            return self._run(given, static, leaves, fitted.casts)
         except ArgumentError as error:
             errors.named(error, self.name(given))
             if self.functions or not self.compiled:
@@ -230,138 +207,152 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> Checked:
+    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            What the body needs of them.
+            Static arguments, the leaves of arrays, and what follows from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
-        for name, spec in self.others.items():
-            if name in given:
-                rules.check_static(name, given[name], spec, self.specs)
         static: Arguments = {
             n: x
             for n, x in given.items()
-            if n in self.static
-            or (n in self.options and isinstance(x, bool | np.bool_ | str))
+            if n in self.static or type(x) is self.either.get(n)
         }
+        for name, value in static.items():
+            rules.check_static(name, value, self.specs[name])
         traced = {
-            n: x
-            for n, x in given.items()
-            if (n in self.arrays or n in self.nested) and n not in static
+            n: x for n, x in given.items() if n in self.checked and n not in static
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
-        known = tuple([(n, given[n]) for n in self.sizes if n in given])
+        known = tuple([(n, _hashable(x)) for n, x in static.items()])
         try:
             fitted = self.fit(structure, types, known)
         except specs.TypeMismatchError as error:
             path, hint = error.args
-            raise errors.wrong_type(path, hint, given, self.described(given)) from None
+            raise errors.wrong_type(path, hint, self._described(given, {})) from None
         if fitted.bound.misfit:
-            raise self._misfit(given, leaves, fitted)
+            places = self._places(given)
+            wanted = {n: spec for n, (spec, _) in places.items()}
+            values = {n: x for n, (_, x) in places.items()}
+            call = self._described(given | values, wanted)
+            raise errors.misfit(call, fitted.bound)
         self._check_values(given, leaves, fitted)
-        for place in fitted.numbers:
+        for place in fitted.whole:
             leaves[place] = float(leaves[place])
-        return Checked(static, leaves, fitted)
+        return static, leaves, fitted
 
-    def described(self, given: Arguments) -> Function:
-        """Return what errors say about the function."""
-        return Function(self.name(given), self.positional, self.defaults, self.result)
-
-    def _misfit(
-        self, given: Arguments, leaves: list[Any], fitted: Fitted
-    ) -> ArgumentError:
-        """Return the error of an array that does not fit."""
-        values = given | {n: _at(x, leaves) for n, (_, x) in fitted.places.items()}
-        # Hints about a batch do not see the leaves of pytrees, which have any axes.
-        in_tree = binding.root(fitted.bound.misfit) in self.trees
-        places = [
-            n for n in fitted.places if in_tree or binding.root(n) not in self.trees
-        ]
-        wanted = {n: fitted.places[n][0] for n in places}
-        function = self.described(given)
-        function = function._replace(name="") if in_tree else function
-        misfit, sizes = fitted.bound.misfit, fitted.bound.sizes
-        return errors.misfit(misfit, sizes, wanted, values, function)
+    def _described(self, given: Arguments, wanted: dict[str, Spec]) -> Call:
+        """Return what errors say about a call."""
+        about = self.name(given), self.positional, self.defaults, self.result
+        return Call(*about, given, wanted)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
     ) -> None:
         """Check the rules of values on the host, and that functions are some."""
-        places = fitted.places
-        at = {n: _at(places[n][1], leaves) for n in fitted.ruled if n in places}
-        values = given | at
-        if fitted.ruled and (mask := given.get("sample_mask")) is not None:
-            masked = {n: _at(places[n][1], leaves) for n in fitted.masked}
-            values |= {n: rules.at_valid_steps(x, mask) for n, x in masked.items()}
-        for name, spec in fitted.ruled.items():
-            for rule in spec.rules if name in values else ():
-                rules.check(name, values[name], rule, fitted.bound.sizes, values)
-            if name in places and not spec.is_array:
-                rules.check_static(name, values[name], spec, self.specs)
-        for name in filter(given.__contains__, self.callables):
-            if given[name] is not None and not callable(given[name]):
-                found = errors.describe(given[name])
+        sizes, mask = fitted.bound.sizes, given.get("sample_mask")
+        for path, place, spec, is_masked in fitted.ruled:
+            own = mask if is_masked else None
+            rules.check(path, leaves[place], spec, sizes, given, own)
+        for name in self.callables:
+            function = given.get(name)
+            if not (function is None or callable(function)):
+                found = errors.describe(function)
                 raise errors.problem(f"`{name}` is {found}, must be a function")
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 
     def _fit(
-        self, structure: Any, types: tuple[Any, ...], known: tuple[tuple[str, int], ...]
+        self, structure: Any, types: tuple[Type, ...], static: tuple[Any, ...]
     ) -> Fitted:
-        """Fit the shapes and dtypes of arguments to their annotations."""
-        leaves = [Leaf(place, each) for place, each in enumerate(types)]
-        places = self._places(structure.unflatten(leaves))
-        wanted = {n: spec for n, (spec, _) in places.items() if spec.is_array}
-        found = {n: _type(places[n][1]) for n in wanted}
-        bound = binding.bind(wanted, found, dict(known))
-        numbers = {n: x for n, x in bound.axes.items() if wanted[n].kind in NUMBERS}
-        masked = [n for n, axes in numbers.items() if self._is_masked(axes)]
-        fits = {n: (wanted[n], places[n][1]) for n in bound.axes}
-        casts = programs.casts(fits, masked, self.states, self.trees)
-        casts = casts._replace(structure=structure, steps=self.steps)
-        ruled = {n: x for n, (x, _) in places.items() if x.rules or not x.is_array}
-        whole = [
-            x.place
-            for spec, x in fits.values()
-            if spec.kind in programs.FLOATS and x.type[1] is int
+        """Fit arguments to their annotations."""
+        leaves = [Leaf(*each) for each in enumerate(types)]
+        constants = dict(static)
+        places = self._places(structure.unflatten(leaves) | constants)
+        wanted = {n: spec for n, (spec, _) in places.items()}
+        found = {n: _type(x) for n, (_, x) in places.items()}
+        sizes: Sizes = {n: x for n, x in static if type(x) is int}
+        bound = binding.bind(wanted, found, sizes)
+        for name, value in static if not bound.misfit else ():
+            if self.specs[name].is_static:
+                rules.check(name, value, self.specs[name], bound.sizes, constants)
+        fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
+        masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
+        at_mask = tuple(fits[n][1].place for n in masked)
+        casts = Casts(*self._conversions(fits), at_mask, structure)
+        ruled = [
+            (n, leaf.place, spec, n in masked)
+            for n, (spec, leaf) in fits.items()
+            if spec.rules and leaf.type[3]
         ]
-        return Fitted(bound, places, casts, ruled | self.ruled, whole, masked)
+        whole = [
+            leaf.place
+            for spec, leaf in fits.values()
+            if spec.kind in FLOATS and leaf.type[1] is int
+        ]
+        return Fitted(bound, casts, ruled, whole)
 
-    def _is_masked(self, axes: Axes) -> bool:
+    def _conversions(
+        self, fits: dict[str, tuple[Spec, Leaf]]
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
+        """Return the places of half precision and of other reals, and the dtypes.
+
+        Numbers in a state of defaults, and integers given as real numbers, become
+        floats of the dtype of the data, which states and pytrees do not determine. A
+        function of the user gets pytrees in their own dtypes.
+        """
+        half: list[int] = []
+        reals: list[int] = []
+        floats: list[Any] = []
+        for path, (spec, leaf) in fits.items():
+            _, dtype, is_weak, _ = leaf.type
+            is_state = specs.argument_of(path) in self.states
+            is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
+            is_kept = is_weak and is_float and not is_state
+            if spec.kind not in FLOATS or is_kept or (spec.is_tree and self.callables):
+                continue
+            if is_weak or not is_float:
+                reals.append(leaf.place)
+            else:
+                half += [leaf.place] if dtype.itemsize < 4 else []
+                floats += [] if is_state or spec.is_tree else [dtype]
+        return tuple(half), tuple(reals), tuple(floats if half or reals else [])
+
+    def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
-        first = tuple(binding.split(axis)[0] for axis in axes[: len(self.steps)])
-        return bool(first) and first == self.steps
+        first = tuple(specs.split(axis)[0] for axis in axes[: len(self.steps)])
+        return bool(first) and first == self.steps and spec.kind in (*FLOATS, "Int")
 
     def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
         """Return spec and place of each array, and check the structures of pytrees."""
-        places = {n: (spec, given[n]) for n, spec in self.arrays.items() if n in given}
-        trees: dict[str, Any] = {}
-        for name in filter(given.__contains__, self.nested):
-            for path, spec, value in specs.nodes(name, self.nested[name], given[name]):
-                if not spec.is_tree:
-                    places[path] = spec, value
-                elif value is not None or not spec.optional:
+        places: dict[str, tuple[Spec, Any]] = {}
+        trees: dict[str, tuple[Spec, Any]] = {}
+        for name in filter(given.__contains__, self.checked):
+            for path, spec, value in specs.nodes(name, self.checked[name], given[name]):
+                if spec.is_static:
+                    rules.check_static(path, value, spec)
+                elif spec.is_tree:
                     trees[path] = spec, value
-                    places |= specs.leaves(path, spec, value)
+                    leaves = specs.leaves(path, spec, value)
+                    places |= {each: (own, leaf) for each, own, leaf in leaves}
+                else:
+                    places[path] = spec, value
         for path, (spec, value) in trees.items():
             root = specs.root_of(path, spec)
-            if root in trees:
+            if root in trees and value is not None:
                 errors.check_structure(root, trees[root][1], path, value)
-        for path, (spec, value) in list(places.items()):
-            if not (isinstance(value, Leaf) or spec.is_array):  # Of a static field.
-                rules.check_static(path, value, spec, self.specs)
-                del places[path]
         return places
 
-    def _run(self, given: Arguments, call: Checked) -> Any:
+    def _run(
+        self, given: Arguments, static: Arguments, leaves: list[Any], casts: Casts
+    ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             return self.function(**given)
@@ -369,22 +360,19 @@ class Plan:
             given[n] is self.defaults.get(n) or functions.is_ours(given[n])
             for n in self.functions
         )
-        others = {n: given[n] for n in self.loose if n not in call.static}
-        static = tuple([(n, _hashable(x)) for n, x in call.static.items()])
-        casts = call.fitted.casts
-        return self.program.run(static, casts, call.leaves, others, is_ours)
+        settings = {n: given[n] for n in self.bare} | static
+        known = tuple([(n, _hashable(x)) for n, x in settings.items()])
+        others = {
+            n: x
+            for n, x in given.items()
+            if n not in self.checked and n not in self.bare
+        }
+        return self.program.run(known, casts, leaves, others, is_ours)
 
 
-def _type(part: Any) -> binding.Type:
-    """Return the type of a leaf; the type of a list or tuple in place of an array."""
+def _type(part: Any) -> Type:
+    """Return the type of a leaf, or of what is given in place of an array."""
     return part.type if isinstance(part, Leaf) else binding.type_of(part)
-
-
-def _at(part: Any, leaves: list[Any]) -> Any:
-    """Return the values of a part of the arguments that was fitted."""
-    if isinstance(part, Leaf):
-        return leaves[part.place]
-    return jax.tree.map(functools.partial(_at, leaves=leaves), part)
 
 
 def _hashable(value: Any) -> Any:

@@ -24,55 +24,29 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
-import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from rlaxlib._core.types import AxisName, Note
 
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]
-Sizes = dict[str, int | tuple[int, ...]]
+Sizes = dict[str, int | Shape]
 
-# The dtypes of arrays, the types of Python scalars, and a description.
-KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
-    "Bool": ((jnp.bool_,), (bool,), "a bool array"),
-    "Float": ((jnp.floating,), (int, float), "a floating-point array"),
-    "Int": ((jnp.integer,), (int,), "an integer array"),
-    "Key": ((jax.dtypes.prng_key,), (), "a PRNG key such as `jax.random.key(0)`"),
-    "Real": (
-        (jnp.floating, jnp.integer),
-        (int, float),
-        "a floating-point or integer array",
-    ),
-    "Shaped": (
-        (jnp.number, jnp.bool_, jax.dtypes.extended),
-        (bool, int, float),
-        "an array of numbers",
-    ),
-}
 _TEXT = re.compile(
     r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
     r"(?P<rules>(?: ?(?:\bin [\[(][^\])]+[\])]|\bin \{0, 1\}|ascending|increasing))*)"
     r"(?: ?\blike (?P<like>[\w.]+))?"
 )
-
-
 _NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
+_UNIONS = (Union, types.UnionType)
 
 
 class Interval(NamedTuple):
-    """A rule such as `in [0, A)`.
-
-    Attributes:
-        low: Lower bound: a number, or the name of an axis or of an argument.
-        high: Upper bound, likewise.
-        has_low: Whether the lower bound is in the interval.
-        has_high: Whether the upper bound is.
-    """
+    """A rule such as `in [0, A)`. A bound is a number, an axis or an argument."""
 
     low: float | str
     high: float | str
@@ -88,14 +62,15 @@ class Spec(NamedTuple):
     """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
 
     Attributes:
-        kind: A name of `KINDS`; or `Flag`, `Static`, `Literal` or `Tree`.
+        kind: A kind of array, such as `Float`, or of a flag, which is `Flag`; or
+            `Static` or `Literal`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
         type: The type of a `Static`.
         options: The strings of a `Literal`, or those that an array may be instead.
         like: The argument that a pytree or a result is like.
-        is_tree: Whether the argument is a pytree, of which this is a leaf.
+        is_tree: Whether it is the spec of a pytree, or of a leaf of one.
     """
 
     kind: str
@@ -108,14 +83,14 @@ class Spec(NamedTuple):
     is_tree: bool = False
 
     @property
-    def is_array(self) -> bool:
-        """Whether the argument is an array."""
-        return self.kind in KINDS and not self.is_tree
+    def is_static(self) -> bool:
+        """Whether no value is an array."""
+        return self.kind in ("Static", "Literal")
 
     @property
-    def is_flag(self) -> bool:
-        """Whether the argument is a bool, which may be traced."""
-        return self.kind == "Flag"
+    def is_array(self) -> bool:
+        """Whether the argument is an array: no flag, and no pytree."""
+        return not (self.is_static or self.is_tree or self.kind == "Flag")
 
     @property
     def text(self) -> str:
@@ -125,18 +100,13 @@ class Spec(NamedTuple):
         return self.kind.lower() + shapes + rules + " or None" * self.optional
 
 
-def shown(axis: str) -> str:
-    """Return an axis as errors show it."""
-    return "..." if axis.startswith("...") else axis
-
-
 @functools.cache
 def read(annotation: Any) -> Spec | None:
     """Read the annotation of an argument, or return None if it has no spec."""
     if annotation is bool:
-        return Spec("Flag", ((),))
+        return Spec("Flag", ((),), type=bool)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (Union, types.UnionType):
+    if origin in _UNIONS:
         *literals, last = [read(part) for part in parts if part is not type(None)]
         if last is None or None in literals:
             return None
@@ -166,7 +136,7 @@ def _read_note(kept: Any, kind: str, text: str) -> Spec:
 
 
 def _rule(text: str) -> Interval | str:
-    """Read a rule; those that are no interval are told by their text."""
+    """Read a rule: an interval, or the text of another one."""
     if text[:4] not in ("in [", "in ("):
         return text
     ends = text[4:-1].split(", ")
@@ -174,18 +144,41 @@ def _rule(text: str) -> Interval | str:
     return Interval(low, high, text[3] == "[", text[-1] == "]")
 
 
-# --- Arguments that contain arrays, and those that have no spec. ---
+# --- Axes. ---
+
+
+def is_many(axis: str) -> bool:
+    """Return whether an axis stands for any number of axes."""
+    return axis.startswith(("...", "*"))
+
+
+def shown(axis: str) -> str:
+    """Return an axis as errors show it."""
+    return "..." if axis.startswith("...") else axis
+
+
+@functools.cache
+def split(axis: str) -> tuple[str, int]:
+    """Split `"T+1"` into `("T", 1)`; all else is a name."""
+    match = re.fullmatch(r"(\w+)([+-]\d+)", axis)
+    return (match[1], int(match[2])) if match else (axis, 0)
+
+
+def size_of(axis: str, sizes: Sizes) -> int | Shape | None:
+    """Return the size of an axis such as `T+1`, or None if it is unknown."""
+    name, extra = split(axis)
+    size = int(name) if name.isdecimal() else sizes.get(name)
+    return size + extra if isinstance(size, int) else size
+
+
+# --- Annotations of functions and settings, which have no spec. ---
 
 _SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
 
 
-class TypeMismatchError(Exception):
-    """A value without the fields or entries of its annotation: path, annotation."""
-
-
 def is_setting(hint: Any) -> bool:
     """Return whether an annotation is that of axis names or of a dtype."""
-    return bool(alternatives(hint) <= _SETTINGS)
+    return alternatives(hint) <= _SETTINGS
 
 
 def is_callable(hint: Any) -> bool:
@@ -195,8 +188,24 @@ def is_callable(hint: Any) -> bool:
 
 def alternatives(hint: Any) -> set[Any]:
     """Return the members of a union, or one annotation."""
-    is_union = typing.get_origin(hint) in (Union, types.UnionType)
+    is_union = typing.get_origin(hint) in _UNIONS
     return set(typing.get_args(hint)) if is_union else {hint}
+
+
+# --- Annotations that contain others. ---
+
+
+class TypeMismatchError(Exception):
+    """A value without the fields or entries of its annotation: path, annotation."""
+
+
+def contents(hint: Any) -> tuple[Any, ...]:
+    """Return the annotations that an annotation contains."""
+    if is_record(hint):
+        return tuple(fields(hint).values())
+    if typing.get_origin(hint) in (tuple, Sequence, *_UNIONS):
+        return tuple(x for x in typing.get_args(hint) if x not in (..., type(None)))
+    return ()
 
 
 def is_nested(hint: Any) -> bool:
@@ -211,58 +220,47 @@ def is_in(part: Any, hint: Any) -> bool:
     return hint is part or any(is_in(part, x) for x in contents(hint))
 
 
-def contents(hint: Any) -> tuple[Any, ...]:
-    """Return the annotations that an annotation contains."""
-    if is_record(hint):
-        return tuple(_hints(hint).values())
-    origin = typing.get_origin(hint)
-    if origin in (tuple, Sequence, Union, types.UnionType):
-        return tuple(x for x in typing.get_args(hint) if x not in (..., type(None)))
-    return ()
-
-
 def is_record(hint: Any) -> bool:
     """Return whether an annotation is a named tuple or a dataclass of arrays."""
     if dataclasses.is_dataclass(hint):
-        return any(map(read, _hints(hint).values()))
+        return any(map(read, fields(hint).values()))
     return hasattr(hint, "_fields")
 
 
 @functools.cache
-def _hints(hint: Any) -> dict[str, Any]:
+def fields(record: Any) -> dict[str, Any]:
     """Return the annotations of the fields of a record."""
-    kind = typing.get_origin(hint) or hint  # Of a generic named tuple.
+    kind = typing.get_origin(record) or record  # Of a generic named tuple.
     return typing.get_type_hints(kind, include_extras=True)
 
 
 def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
-    """Return path, annotation and value of each field or entry of an argument.
+    """Return path, annotation and value of each field or entry of a value.
 
     Raises:
-        TypeMismatchError: If the argument does not have the fields or entries.
+        TypeMismatchError: If the value does not have the fields or entries.
     """
+    if typing.get_origin(hint) in _UNIONS:  # Or None.
+        hint = None if value is None else contents(hint)[0]
+    inner, origin = contents(hint), typing.get_origin(hint)
     if is_record(hint):
-        if not all(hasattr(value, field) for field in _hints(hint)):
+        if not all(hasattr(value, name) for name in fields(hint)):
             raise TypeMismatchError(path, hint)
-        return [(f"{path}.{x}", y, getattr(value, x)) for x, y in _hints(hint).items()]
-    inner = contents(hint)
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        is_tuple = type(value) is tuple
-        fits = [x for x in inner if (typing.get_origin(x) is tuple) == is_tuple]
-        return [] if value is None else [(path, [*fits, *inner][0], value)]
+        return [(f"{path}.{n}", x, getattr(value, n)) for n, x in fields(hint).items()]
     if not inner:
         return []
-    entries = list(cast(Any, value)) if isinstance(value, list | tuple) else []
-    is_fixed = typing.get_origin(hint) is tuple and ... not in typing.get_args(hint)
+    is_sequence = isinstance(value, list | tuple)
+    entries: list[Any] = [*cast(Any, value)] if is_sequence else []
+    is_fixed = origin is tuple and ... not in typing.get_args(hint)
     hints = inner if is_fixed else inner * len(entries)
-    if not isinstance(value, list | tuple) or len(hints) != len(entries):
+    if not is_sequence or len(hints) != len(entries):
         raise TypeMismatchError(path, hint)
-    names = [f"{path}[{i}]" for i in range(len(entries))]
-    return list(zip(names, hints, entries, strict=True))
+    numbered = enumerate(zip(hints, entries, strict=True))
+    return [(f"{path}[{i}]", hint, entry) for i, (hint, entry) in numbered]
 
 
 def nodes(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each array and pytree in an argument."""
+    """Yield path, spec and value of whatever has a spec in an argument."""
     if spec := read(hint):
         yield path, spec, value
     else:
@@ -270,21 +268,21 @@ def nodes(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
             yield from nodes(*part)
 
 
-def leaves(path: str, spec: Spec, tree: Any) -> dict[str, tuple[Spec, Any]]:
-    """Return spec and value of each leaf, by paths such as `params['w']`."""
-    found: dict[str, tuple[Spec, Any]] = {}
+def leaves(path: str, spec: Spec, tree: Any) -> Iterator[tuple[str, Spec, Any]]:
+    """Yield path, spec and value of each leaf, such as `params['w']`."""
     for keys, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
         where = jax.tree_util.keystr(keys)
         own = f"...{root_of(path, spec)}{where}"
-        shapes = [tuple(own if x == "..." else x for x in y) for y in spec.shapes]
-        found[path + where] = (
-            spec._replace(shapes=tuple(shapes), is_tree=False, optional=False),
-            leaf,
-        )
-    return found
+        shapes = tuple(tuple(own if x == "..." else x for x in y) for y in spec.shapes)
+        yield path + where, spec._replace(shapes=shapes), leaf
 
 
 def root_of(path: str, spec: Spec) -> str:
     """Return the path of the pytree that a pytree at a path is like, or its own."""
     record = path.rpartition(".")[0]
     return ".".join(filter(None, [record, spec.like])) if spec.like else path
+
+
+def argument_of(path: str) -> str:
+    """Return the argument of a path, such as `state` for `state.mean`."""
+    return re.split(r"[.[]", path)[0]

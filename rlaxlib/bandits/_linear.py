@@ -211,5 +211,5 @@ def linear_thompson_sample(
 
 
 def _matmul(x: Array, y: Array) -> Array:
-    """Multiply in full precision, which accelerators do not by default."""
-    return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
+    """Multiply in full precision, which GPUs and TPUs do not by default."""
+    return jnp.matmul(x, y, precision="highest")

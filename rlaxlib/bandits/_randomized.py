@@ -83,7 +83,7 @@ def exp3_update(
     arm: Int[ArrayLike, "in [0, A)"],
     reward: Float[ArrayLike, ""],
     probability: Float[ArrayLike, "in (0, 1]"],
-    learning_rate: Float[ArrayLike, "in [0, inf)"],
+    step_size: Float[ArrayLike, "in [0, inf)"],
 ) -> Float[Array, "A like log_weights"]:
     """Update the log-weights of Exp3 with one reward.
 
@@ -101,7 +101,7 @@ def exp3_update(
         arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         reward: Its reward :math:`R`, shape `[]`.
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
-        learning_rate: Learning rate :math:`η`, in [0, inf), shape `[]`.
+        step_size: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Next log-weights, shape `[A]`; NaN if a traced `arm` is out of range.
@@ -111,7 +111,7 @@ def exp3_update(
 
     Example:
         >>> update = rlaxlib.exp3_update
-        >>> print(update(jnp.zeros(2), 1, 1.0, probability=0.5, learning_rate=0.25))
+        >>> print(update(jnp.zeros(2), 1, 1.0, probability=0.5, step_size=0.25))
         [0.  0.5]
 
     References:
@@ -119,12 +119,12 @@ def exp3_update(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     estimates = one_hot(arm, log_weights) * reward / probability
-    return log_weights + safe.product(learning_rate, estimates)
+    return log_weights + safe.product(step_size, estimates)
 
 
 @checked
 def tsallis_inf_probabilities(
-    losses: Float[ArrayLike, "A"], learning_rate: Float[ArrayLike, "in (0, inf)"]
+    losses: Float[ArrayLike, "A"], step_size: Float[ArrayLike, "in [0, inf)"]
 ) -> Float[Array, "A"]:
     """Compute the probabilities of the Tsallis-INF bandit.
 
@@ -139,7 +139,7 @@ def tsallis_inf_probabilities(
 
     Args:
         losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
-        learning_rate: Learning rate :math:`η`, in (0, inf), shape `[]`.
+        step_size: Learning rate :math:`η`, in [0, inf), shape `[]`.
 
     Returns:
         Probabilities :math:`p_a`, shape `[A]`.
@@ -149,14 +149,14 @@ def tsallis_inf_probabilities(
 
     Example:
         >>> losses = jnp.array([0.0, 5.0**0.5])
-        >>> print(rlaxlib.tsallis_inf_probabilities(losses, learning_rate=1.0).round(3))
+        >>> print(rlaxlib.tsallis_inf_probabilities(losses, step_size=1.0).round(3))
         [0.8 0.2]
 
     References:
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = safe.product(learning_rate, losses - safe.smallest(losses))
+    gap = safe.product(step_size, losses - safe.smallest(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.

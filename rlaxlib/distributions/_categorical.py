@@ -264,12 +264,11 @@ def categorical_kl_divergence(
     other = legal_softmax(q_logits, action_mask, temperature)
     p, q = one.probs, other.probs
     d = (other.gaps - one.gaps) - jnp.log(other.total / one.total)
-    # KL = ∑ p (exp(d) - 1 - d), since p and q sum to 1. No term is negative, so none
-    # cancel where p is close to q.
-    small = safe.at_most(d, 1)  # `expm1` of a large d would overflow.
-    terms = jnp.where(d < 1, p * (jnp.expm1(small) - small), q - p - p * d)
-    terms = jnp.where(other.legal, terms, jnp.inf)
-    terms = jnp.where(one.legal, terms, q)
+    # KL = ∑ (q - p - p d), since p and q sum to 1. No term is negative, so none cancel
+    # where p is close to q; q - p loses precision there.
+    near = jnp.abs(d) < 0.5
+    change = jnp.where(near, p * jnp.expm1(jnp.where(near, d, 0)), q - p)
+    terms = jnp.where(other.legal | ~one.legal, change - p * d, jnp.inf)
     return jnp.where(one.any_legal, jnp.sum(terms, axis=-1), 0)
 
 

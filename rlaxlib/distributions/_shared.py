@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import indexing, legality
+from rlaxlib._core import indexing, legality, streams
 
 Function = Callable[..., Array]
 
@@ -22,19 +22,28 @@ class LegalSoftmax(NamedTuple):
     """A softmax over legal actions: weights, and their sum.
 
     Attributes:
+        masked: The logits, minus infinity where a mask rules out an action, `[..., A]`.
+        largest: The largest logit, `[..., 1]`.
+        temperature: Temperature, `[]`.
+        gaps: Logits minus the largest, divided by the temperature, so at most 0, and
+            finite for illegal actions, `[..., A]`.
         legal: True for legal actions, `[..., A]`.
-        gaps: Logits minus the largest, divided by the temperature, so at most 0; 0 for
-            illegal actions, `[..., A]`.
-        weights: Their exponentials, 0 for illegal actions, `[..., A]`.
         total: The sum of the weights, 1 if no action is legal, `[..., 1]`.
         any_legal: Whether an action is legal, `[...]`.
     """
 
-    legal: Array
+    masked: Array
+    largest: Array
+    temperature: ArrayLike
     gaps: Array
-    weights: Array
+    legal: Array
     total: Array
     any_legal: Array
+
+    @property
+    def weights(self) -> Array:
+        """The exponentials of the gaps, 0 for illegal actions, `[..., A]`."""
+        return jnp.exp(self.gaps)
 
     @property
     def logits(self) -> Array:
@@ -54,11 +63,14 @@ class LegalSoftmax(NamedTuple):
 
     def log_prob(self, sample: Array) -> Array:
         """Return log-probabilities of actions `[...]` or `[N, ...]`."""
-        each = [self.logits, jnp.log(self.total)]
-        logits, log_total = (
+        # The logit is picked, not the gap: it needs no array of all gaps.
+        each = self.masked, self.largest, jnp.log(self.total)
+        masked, largest, log_total = (
             jnp.broadcast_to(x, (*sample.shape, x.shape[-1])) for x in each
         )
-        log_prob = indexing.pick(logits, sample) - log_total[..., 0]
+        picked = indexing.pick(masked, sample)
+        gap, legal = legality.gap(picked, largest[..., 0], self.temperature)
+        log_prob = jnp.where(legal, gap, -jnp.inf) - log_total[..., 0]
         return jnp.where(jnp.broadcast_to(self.any_legal, sample.shape), log_prob, 0)
 
     def entropy(self) -> Array:
@@ -71,12 +83,15 @@ def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    gaps, legal = legality.gaps(logits, action_mask, temperature)
-    weights = jnp.where(legal, jnp.exp(gaps), 0)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
+    masked = jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
+    largest = legality.largest(masked)
+    gaps, legal = legality.gap(masked, largest, temperature)
+    total = jnp.sum(jnp.exp(gaps), axis=-1, keepdims=True)
     any_legal = total != 0  # The largest weight is 1.
     total = jnp.where(any_legal, total, 1)
-    return LegalSoftmax(legal, gaps, weights, total, any_legal[..., 0])
+    return LegalSoftmax(
+        masked, largest, temperature, gaps, legal, total, any_legal[..., 0]
+    )
 
 
 # --- Normal distributions. A sigma has shape `[]`, `[D]` or that of its mean. ---

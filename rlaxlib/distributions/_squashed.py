@@ -135,7 +135,7 @@ def tanh_normal_log_prob(
 
 @checked(compiled=False)
 def tanh_normal_log_prob_of_action(
-    action: Float[ArrayLike, "D"],
+    a: Float[ArrayLike, "D"],
     mean: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "D in (0, inf)"],
 ) -> Float[Array, ""]:
@@ -149,7 +149,7 @@ def tanh_normal_log_prob_of_action(
     `tanh_normal_log_prob` is more accurate.
 
     Args:
-        action: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
+        a: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
             the nearest value inside, and has no gradient.
         mean: Mean :math:`μ` of the Gaussian, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
@@ -161,8 +161,8 @@ def tanh_normal_log_prob_of_action(
         ArgumentError: If a shape or dtype is wrong, or a NumPy `stddev` not positive.
 
     Example:
-        >>> action, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
-        >>> print(rlaxlib.tanh_normal_log_prob_of_action(action, mean, stddev).round(4))
+        >>> a, mean, stddev = jnp.tanh(jnp.array([0.5])), jnp.zeros(1), jnp.ones(1)
+        >>> print(rlaxlib.tanh_normal_log_prob_of_action(a, mean, stddev).round(4))
         -0.8037
 
     References:
@@ -170,7 +170,7 @@ def tanh_normal_log_prob_of_action(
         Reinforcement Learning with a Stochastic Actor*, appendix C, 2018.
         https://arxiv.org/abs/1801.01290
     """
-    return _log_prob_of_action(action, mean, stddev, _margin(action))
+    return _log_prob_of_action(a, mean, stddev, _margin(a))
 
 
 @checked

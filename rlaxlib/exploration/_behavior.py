@@ -53,7 +53,7 @@ class FactorizedNoise(NamedTuple):
 def apex_epsilons(
     num_actors: Static[int, "in [1, inf)"],
     base: Float[ArrayLike, "in [0, 1]"] = 0.4,
-    alpha: Float[ArrayLike, "in [0, inf)"] = 7.0,
+    exponent: Float[ArrayLike, "in [0, inf)"] = 7.0,
 ) -> Float[Array, "num_actors"]:
     """Compute the exploration rate of each actor of a distributed agent (Ape-X).
 
@@ -66,7 +66,7 @@ def apex_epsilons(
     Args:
         num_actors: Number :math:`n` of actors, a Python integer in [1, inf).
         base: Largest rate :math:`ε`, in [0, 1], shape `[]`.
-        alpha: Exponent :math:`α`, in [0, inf), shape `[]`.
+        exponent: Exponent :math:`α`, in [0, inf), shape `[]`.
 
     Returns:
         Rates :math:`ε_i`, in decreasing order, shape `[num_actors]`.
@@ -75,15 +75,15 @@ def apex_epsilons(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> print(rlaxlib.apex_epsilons(3, base=0.5, alpha=2.0))
+        >>> print(rlaxlib.apex_epsilons(3, base=0.5, exponent=2.0))
         [0.5   0.25  0.125]
 
     References:
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 4.1,
         2018. https://arxiv.org/abs/1803.00933
     """
-    i = jnp.arange(num_actors, dtype=alpha.dtype)
-    return base ** (1 + alpha * i / max(num_actors - 1, 1))
+    i = jnp.arange(num_actors, dtype=exponent.dtype)
+    return base ** (1 + exponent * i / max(num_actors - 1, 1))
 
 
 @checked(wide=True)
@@ -92,7 +92,7 @@ def ez_greedy(
     state: EzGreedyState,
     preferences: Float[ArrayLike, "A"],
     epsilon: Float[ArrayLike, "in [0, 1]"],
-    mu: Float[ArrayLike, "in (0, inf)"] = 2.0,
+    duration_exponent: Float[ArrayLike, "in (0, inf)"] = 2.0,
     max_duration: Static[int, "in [1, inf)"] = 10_000,
     *,
     action_mask: Bool[ArrayLike, "A"] | None = None,
@@ -117,7 +117,7 @@ def ez_greedy(
         state: The action to repeat, an `EzGreedyState`, new in each episode.
         preferences: Action values :math:`q`, shape `[A]`.
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
-        mu: Exponent :math:`μ` of the durations, in (0, inf), shape `[]`.
+        duration_exponent: Exponent :math:`μ` of the durations, in (0, inf), shape `[]`.
         max_duration: Longest duration, a Python integer in [1, inf).
         action_mask: True for legal actions, shape `[A]`; or None. Others are not
             repeated.
@@ -145,7 +145,8 @@ def ez_greedy(
     greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
     longest = min(max_duration, jnp.iinfo(remaining.dtype).max)
-    duration = _sample_zeta(of_duration, mu, longest).astype(remaining.dtype)
+    duration = _sample_zeta(of_duration, duration_exponent, longest)
+    duration = duration.astype(remaining.dtype)
     starts = jax.random.uniform(of_start, dtype=epsilon.dtype) < epsilon
     duration = jnp.where(starts, duration, 0)
     index = indexing.widened(held)
@@ -212,7 +213,7 @@ def factorized_noise(
 def bootstrap_mask(
     key: Key[ArrayLike, ""],
     num_heads: Static[int, "in [1, inf)"],
-    probability: Float[ArrayLike, "in [0, 1]"] = 0.5,
+    probability: Float[ArrayLike, "in (0, 1]"] = 0.5,
 ) -> Bool[Array, "K"]:
     """Sample the heads that learn from a transition (bootstrapped DQN).
 
@@ -228,7 +229,7 @@ def bootstrap_mask(
     Args:
         key: Random key, shape `[]`.
         num_heads: Number :math:`K` of heads, a Python integer in [1, inf).
-        probability: Probability :math:`p` that a head learns, in [0, 1], shape `[]`.
+        probability: Probability :math:`p` that a head learns, in (0, 1], shape `[]`.
 
     Returns:
         True for the heads that learn, shape `[K]`.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import checks, dtypes, meshes, programs, safe
+from rlaxlib._core import checks, meshes, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float, Int, Shaped, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Real, Static
 from rlaxlib.exploration import _shared
 
 __all__ = ["IntrinsicRewardState", "episodic_memory_intrinsic_rewards"]
@@ -30,8 +28,8 @@ class IntrinsicRewardState(NamedTuple):
 
     memory: Float[ArrayLike, "N, D"]
     next_memory_index: Int[ArrayLike, ""] = 0
-    distance_sum: Shaped[ArrayLike, ""] = 0.0
-    distance_count: Shaped[ArrayLike, ""] = 0
+    distance_sum: Real[ArrayLike, ""] = np.float32(0)
+    distance_count: Int[ArrayLike, ""] = 0
 
 
 @checked(compiled=False)
@@ -115,55 +113,46 @@ def episodic_memory_intrinsic_rewards(
     if state.memory.shape != shape:
         found = f"`intrinsic_reward_state.memory` has shape {state.memory.shape}"
         checks.fail(f"{found}, must be {shape} to match `max_memory_size`")
-    scalars = constant, epsilon, cluster_distance, max_similarity
-    return _rewards(state, embeddings, reward_scale, *scalars, k=num_neighbors)
+    numbers = reward_scale, constant, epsilon, cluster_distance, max_similarity
+    return _rewards(state, embeddings, num_neighbors, *numbers)
 
 
-# Not compiled by `checked`, since the memory has the dtype of embeddings and keeps it.
-@functools.partial(cast(Any, jax.jit), static_argnames="k", inline=True)
+@checked
 def _rewards(
-    state: Any,
-    embeddings: Array,
-    beta: Array,
-    c: Array,
-    eps: Array,
-    xi: Array,
-    s_max: Array,
-    k: int,
-) -> tuple[Array, IntrinsicRewardState]:
+    state: IntrinsicRewardState,
+    embeddings: Float[ArrayLike, "M, D"],
+    num_neighbors: Static[int, ""],
+    beta: Float[ArrayLike, "[] or [M]"],
+    c: Float[ArrayLike, ""],
+    epsilon: Float[ArrayLike, ""],
+    xi: Float[ArrayLike, ""],
+    s_max: Float[ArrayLike, ""],
+) -> tuple[Float[Array, "M"], IntrinsicRewardState]:
     """Return the rewards and the next state."""
-    state = IntrinsicRewardState(*(jnp.asarray(x) for x in state))
-    given = (state.memory, embeddings, beta, c, eps, xi, s_max)
-    (memory, wide, beta, c, eps, xi, s_max), narrow = dtypes.widen(
-        *(jnp.asarray(x) for x in given)
-    )
-    memory, points = _shared.comparable(memory, wide)
-    negated, _ = _shared.nearest(memory, points, k)
-    found = jnp.isfinite(negated)
-    squares = jnp.where(found, -negated, 0)
-    (carried,), _ = dtypes.widen(state.distance_sum)
-    total = carried.astype(squares.dtype) + jnp.sum(squares)
-    count = state.distance_count + jnp.sum(found, dtype=state.distance_count.dtype)
+    negated, _ = _shared.nearest(state.memory, embeddings, num_neighbors)
+    is_found = jnp.isfinite(negated)
+    squares = jnp.where(is_found, -negated, 0)  # d_k²
+    total = state.distance_sum + jnp.sum(squares)
+    count = state.distance_count + jnp.sum(is_found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
     scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
-    rates = safe.relu(squares / scale - xi)
-    kernel = jnp.where(found, eps / (rates + eps), 0)
+    rho = safe.relu(squares / scale - xi)
+    kernel = jnp.where(is_found, epsilon / (rho + epsilon), 0)
     # The gradient of the square root is infinite at 0.
     tiny = float(np.finfo(kernel.dtype).tiny)
-    similarity = jnp.sqrt(safe.at_least(jnp.sum(kernel, axis=-1), tiny)) + c
-    rewards = jnp.where(similarity > s_max, 0, beta / similarity)
-    finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
-    rewards = narrow(jnp.where(finite, rewards, jnp.nan))
+    s = jnp.sqrt(safe.at_least(jnp.sum(kernel, axis=-1), tiny)) + c
+    rewards = jnp.where(s > s_max, 0, beta / s)
+    is_finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     memory, index = _remember(state, embeddings)
-    total = programs.like(total, carried)
-    return rewards, IntrinsicRewardState(memory, index, total, count)
+    state = IntrinsicRewardState(memory, index, total, count)
+    return jnp.where(is_finite, rewards, jnp.nan), state
 
 
 def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Array]:
     """Write embeddings over the oldest rows, and return the memory and next index."""
     size, new = len(state.memory), len(embeddings)
     kept = min(new, size)  # The last embeddings, as no row may be written twice.
-    rows = embeddings[new - kept :].astype(state.memory.dtype)
+    rows = embeddings[new - kept :]
     rows = jnp.where(jnp.isfinite(rows), rows, jnp.inf)  # An empty row is not finite.
     start = state.next_memory_index
     memory = meshes.write(state.memory, rows, (start + (new - kept)) % size)

@@ -72,6 +72,6 @@ def knn_query(
     if metric is None:
         negated, indices = nearest(*comparable(data, query_points), count)
     else:
-        (x, y), _ = dtypes.widen(data, query_points)
-        negated, indices = search(x, y, count, metric)  # Not compiled: see `checked`.
+        points = dtypes.raised(data), dtypes.raised(query_points)
+        negated, indices = search(*points, count, metric)
     return KNNQueryResult(data[indices], indices, negated)

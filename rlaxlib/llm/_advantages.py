@@ -37,7 +37,7 @@ def group_advantages(
     *,
     baseline: Literal["mean", "leave_one_out", "none"]
     | Float[ArrayLike, "[] or [G]"] = "mean",
-    scale: Literal["std", "mean", "none"] = "std",
+    scale: Literal["stddev", "mean", "none"] = "stddev",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     sample_mask: Bool[ArrayLike, "G"] | None = None,
@@ -67,7 +67,7 @@ def group_advantages(
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
         baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
             `[G]`.
-        scale: `"std"`, `"mean"` or `"none"`.
+        scale: `"stddev"`, `"mean"` or `"none"`.
         ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         sample_mask: False for answers to ignore, shape `[G]`; or None.
@@ -77,8 +77,8 @@ def group_advantages(
 
     Returns:
         Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
-        are 0 with the scale `"std"` or the baselines `"mean"` and `"leave_one_out"`; if
-        the mean is not positive, with the scale `"mean"`.
+        are 0 with the scale `"stddev"` or the baselines `"mean"` and `"leave_one_out"`;
+        if the mean is not positive, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -119,7 +119,8 @@ def group_advantages(
 
         groups = jnp.arange(rewards.size, dtype=group_ids.dtype)
         return jnp.sum(jax.vmap(of_group)(groups), axis=0)
-    size, mean, variance, centred = moments.of(rewards, exists, axis_name)
+    found = moments.of(rewards, exists, axis_name)
+    size, mean, _, centred = found
     if not isinstance(baseline, str):
         advantages = rewards - baseline
     elif baseline == "none":
@@ -129,10 +130,8 @@ def group_advantages(
         advantages = centred if baseline == "mean" else centred * size / others
     if scale == "none":
         return advantages
-    if scale == "mean":
-        divisor = jnp.maximum(mean, 0)  # A negative mean would turn all signs around.
-    else:
-        divisor = safe.sqrt(variance * size / jnp.maximum(size - ddof, 1))
+    # A negative mean would turn all signs around.
+    divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
     divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
     return safe.divide(advantages, divisor)
 

@@ -27,8 +27,8 @@ def divergence_ppo_mask(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "[] or [...]"],
-    low: Float[ArrayLike, "in [0, inf]"] = 0.2,
-    high: Float[ArrayLike, "in [0, inf]"] = 0.2,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     kind: Literal["tv", "kl"] = "tv",
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -40,7 +40,7 @@ def divergence_ppo_mask(
     .. math::
 
         m_t = { 0   if Â_t > 0 and π_t > μ_t and D_t > δ_high
-              { 0   if Â_t < 0 and π_t < μ_t and D_t > δ_low
+              { 0   if Â_t < 0 and π_t < μ_t and D_t > δ
               { 1   otherwise
         D_t = { |π_t - μ_t|                                                      tv
               { μ_t log (μ_t / π_t) + (1 - μ_t) log ((1 - μ_t) / (1 - π_t))    kl
@@ -56,8 +56,9 @@ def divergence_ppo_mask(
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler,
             shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        low: Bound :math:`δ_low` for negative advantages, in [0, inf], shape `[]`.
-        high: Bound :math:`δ_high` for positive advantages, in [0, inf], shape `[]`.
+        epsilon: Bound :math:`δ` for negative advantages, in [0, inf], shape `[]`.
+        epsilon_high: Bound :math:`δ_high` for positive advantages, in [0, inf],
+            shape `[]`; or None for `epsilon`.
         kind: `"tv"` for total variation or `"kl"`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
@@ -77,6 +78,7 @@ def divergence_ppo_mask(
         Penghui Qi and others, *Rethinking the Trust Region in LLM Reinforcement
         Learning*, 2026. https://arxiv.org/abs/2602.04879
     """
+    high = epsilon if epsilon_high is None else epsilon_high
     pi, mu = jnp.exp(log_prob), jnp.exp(old_log_prob)
     if kind == "tv":
         divergence = jnp.abs(pi - mu)
@@ -89,7 +91,7 @@ def divergence_ppo_mask(
         )
         divergence = own + other_mu * (log_mu - log_pi)
     too_likely = (adv > 0) & (pi > mu) & (divergence > high)
-    too_unlikely = (adv < 0) & (pi < mu) & (divergence > low)
+    too_unlikely = (adv < 0) & (pi < mu) & (divergence > epsilon)
     keep = ~(too_likely | too_unlikely)
     return keep if sample_mask is None else keep & sample_mask
 

@@ -55,9 +55,19 @@ def token_log_probs(
 
     .. math:: H_t = -∑_v π_t(v) log π_t(v)
 
-    Position `t` of the logits predicts position `t` of `tokens`: pass `logits[:-1]`
-    with `tokens[1:]` of one sequence. To normalise over the tokens that top-k or top-p
-    sampling kept, pass `jnp.where(kept, logits, -jnp.inf)`.
+    Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
+
+    - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
+    - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;
+    - of the R tokens of an answer alone, `log_prob[-R:]` and `mask[-R:]`, `[R]`.
+
+    The mask includes the token that ends an answer, also where padding is the same
+    token: build it from lengths, not by `tokens != pad`.
+
+    To normalise over the tokens that top-k or top-p sampling kept, pass
+    `jnp.where(kept, logits, -jnp.inf)`.
 
     Args:
         logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
@@ -127,8 +137,16 @@ def linear_token_log_probs(
     precision accumulate in float32. Forward-mode and second derivatives are not
     supported.
 
-    Position `t` of `hidden` predicts position `t` of `tokens`: pass `hidden[:-1]` with
-    `tokens[1:]` of one sequence.
+    Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]`
+    with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
+    its mask:
+
+    - at the predicting position, as here: `log_prob` and `mask[1:]`, `[T - 1]`;
+    - at the predicted token, `jnp.pad(log_prob, (1, 0))` and `mask`, `[T]`;
+    - of the R tokens of an answer alone, `log_prob[-R:]` and `mask[-R:]`, `[R]`.
+
+    The mask includes the token that ends an answer, also where padding is the same
+    token: build it from lengths, not by `tokens != pad`.
 
     For a batch, reshape `hidden` to `[B * T, D]` rather than use `jax.vmap`, so that
     the gradient of `head` is accumulated at once. `head` may be sharded over devices by

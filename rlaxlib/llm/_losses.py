@@ -43,7 +43,7 @@ def cispo_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "[] or [...]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 1.0,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -65,7 +65,7 @@ def cispo_loss(
         log_prob: Log-probabilities of the tokens under the policy, shape `[...]`.
         old_log_prob: The same under the policy that sampled them, shape `[...]`.
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
-        epsilon: Clipping range :math:`ε` downwards, in [0, inf), shape `[]`.
+        epsilon: Clipping range :math:`ε` downwards, in [0, inf], shape `[]`.
         epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
@@ -150,7 +150,7 @@ def sapo_loss(
 def gspo_ratio(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
-    level: Literal["sequence", "token"] = "sequence",
+    kind: Literal["gspo", "gspo_token"] = "gspo",
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -162,10 +162,10 @@ def gspo_ratio(
 
     .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
-    All tokens have the value :math:`s`. At the level `"sequence"` each has the gradient
-    of :math:`s`. At the level `"token"` the gradient of token `t` is
-    :math:`s ∇ log π(a_t)`, so that advantages may differ between tokens (GSPO-token).
-    If all are equal, the mean over tokens has the same gradient at both levels.
+    All tokens have the value :math:`s`, the geometric mean of their ratios, and in GSPO
+    its gradient. In GSPO-token the gradient of token `t` is :math:`s ∇ log π(a_t)`, so
+    that advantages may differ between tokens. If all are equal, the mean over tokens
+    has the same gradient in both.
 
     Pass its logarithm to `ppo_clip_loss` as `log_prob`, with zeros as `old_log_prob`
     and a clipping range of about 3e-4. Aggregate by `"sequence_mean_token_mean"`.
@@ -173,7 +173,7 @@ def gspo_ratio(
     Args:
         log_prob: Log-probabilities of the tokens under the policy, shape `[T]`.
         old_log_prob: The same of the sampler, with gradient stopped, shape `[T]`.
-        level: `"sequence"` or `"token"`.
+        kind: `"gspo"` or `"gspo_token"`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -183,7 +183,7 @@ def gspo_ratio(
         Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
 
     Raises:
-        ArgumentError: If a shape, dtype or `level` is wrong.
+        ArgumentError: If a shape, dtype or `kind` is wrong.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.125]]))
@@ -198,7 +198,7 @@ def gspo_ratio(
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
     mean = means(log_ratio, sample_mask, segment_ids, axis_name)
-    if level == "token":
+    if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
     bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
@@ -210,8 +210,8 @@ def gmpo_loss(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
     adv: Float[ArrayLike, "[] or [T]"],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.4,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.4,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -235,9 +235,9 @@ def gmpo_loss(
         old_log_prob: The same under the policy that sampled them, shape `[T]`.
         adv: Advantage :math:`Â` of the sequence, shape `[]`; or of the answer of each
             token, shape `[T]`.
-        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf),
+        epsilon: Clipping range :math:`ε` of the log-ratio downwards, in [0, inf],
             shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
@@ -389,8 +389,8 @@ def clip_cov_mask(
         Reasoning Language Models*, section 4.2, 2025. https://arxiv.org/abs/2505.22617
     """
     mask = streams.filled(sample_mask, log_prob)
-    log_prob = log_prob - arrays.masked_mean(log_prob, mask, axis_name=axis_name)
-    adv = adv - arrays.masked_mean(adv, mask, axis_name=axis_name)
+    log_prob = log_prob - arrays.masked_mean(log_prob, mask=mask, axis_name=axis_name)
+    adv = adv - arrays.masked_mean(adv, mask=mask, axis_name=axis_name)
     covariance = log_prob * adv
     is_high = mask & (covariance >= minimum) & (covariance <= maximum)
     order = jnp.where(is_high, jax.random.uniform(key, mask.shape), -1.0)

@@ -325,7 +325,7 @@ def bradley_terry_loss(
 def generalized_jsd(
     student_logits: Float[ArrayLike, "..., V"],
     teacher_logits: Float[ArrayLike, "..., V"],
-    beta: Float[ArrayLike, "in [0, 1]"] = 0.5,
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.5,
     *,
     top_k: Static[int, "in [1, V-1]"] | None = None,
 ) -> Float[Array, "..."]:
@@ -352,7 +352,7 @@ def generalized_jsd(
         student_logits: Logits of the student; minus infinity is allowed,
             shape `[..., V]`.
         teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
-        beta: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
+        mix: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
         top_k: Number of tokens, a Python integer in [1, V-1]; or None for all.
 
     Returns:
@@ -364,7 +364,7 @@ def generalized_jsd(
     Example:
         >>> student_logits = jnp.log(jnp.array([0.25, 0.5, 0.25]))
         >>> teacher_logits = jnp.log(jnp.array([0.5, 0.25, 0.25]))
-        >>> kl = rlaxlib.generalized_jsd(student_logits, teacher_logits, beta=1.0)
+        >>> kl = rlaxlib.generalized_jsd(student_logits, teacher_logits, mix=1.0)
         >>> print(kl.round(4), (0.25 * jnp.log(2.0)).round(4))
         0.1733 0.1733
 
@@ -379,11 +379,11 @@ def generalized_jsd(
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
     p = stop_gradient(p)
-    both = jnp.stack([jnp.log(beta) + p, jnp.log1p(-beta) + q])
+    both = jnp.stack([jnp.log(mix) + p, jnp.log1p(-mix) + q])
     m = jax.nn.logsumexp(both, axis=0)
     # At the limits, m is q or p, and one of the divergences is 0.
-    teacher_weight = jnp.where(beta == 0, 1, beta)
-    student_weight = jnp.where(beta == 1, 1, 1 - beta)
+    teacher_weight = jnp.where(mix == 0, 1, mix)
+    student_weight = jnp.where(mix == 1, 1, 1 - mix)
     kl = distributions.categorical_kl_divergence
     return teacher_weight * kl(p, m) + student_weight * kl(q, m)
 

@@ -203,7 +203,7 @@ class Ema(FunctionTuple):
         """
 
         def average(x: Array) -> Array:
-            return arrays.masked_mean(x, sample_mask, axis_name=self.axis_name)
+            return arrays.masked_mean(x, mask=sample_mask, axis_name=self.axis_name)
 
         def average_square(x: Array, mean: Array) -> Array:
             return average(jnp.square(x - mean))
@@ -281,7 +281,7 @@ class RunningMomentsState(NamedTuple):
         self,
         tree: Tree[Any, "real"],
         *,
-        clip: Float[ArrayLike, "in (0, inf)"] | None = None,
+        clip: Float[ArrayLike, "in [0, inf]"] | None = None,
         min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-6,
     ) -> Tree[Any, "float like tree"]:
         """Normalise entries to mean 0 and standard deviation 1.
@@ -292,7 +292,7 @@ class RunningMomentsState(NamedTuple):
 
         Args:
             tree: Entries, each leaf with any number of axes before those of one entry.
-            clip: Largest magnitude of the result, in (0, inf), shape `[]`; or None for
+            clip: Largest magnitude of the result, in [0, inf], shape `[]`; or None for
                 no bound.
             min_scale: Smallest divisor :math:`σ_min`, in (0, inf), shape `[]`.
 
@@ -346,7 +346,7 @@ def running_moments(
 
     Returns:
         A `RunningMoments`. `init(template_tree)` returns the initial
-        `RunningMomentsState` for entries like the template, `update(tree, state)` the
+        `RunningMomentsState` for entries like the template, `update(state, tree)` the
         updated `Moments` and `RunningMomentsState`. Leaves are floats or integers, with
         any number of axes before those of one entry. The keyword `sample_mask` is false
         for entries to ignore, which may be NaN; its axes are the first of each leaf.
@@ -360,7 +360,7 @@ def running_moments(
     Example:
         >>> init, update = rlaxlib.running_moments()
         >>> x = jnp.array([[1.0, 0.0], [3.0, 0.0]])
-        >>> moments, state = update(x, init(jnp.zeros(2)))
+        >>> moments, state = update(init(jnp.zeros(2)), x)
         >>> print(moments.mean, moments.variance)
         [2. 0.] [1. 0.]
 
@@ -404,16 +404,16 @@ class RunningMoments(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
-        tree: Tree[Any, "real *_ like state.mean"],
         state: RunningMomentsState,
+        tree: Tree[Any, "real *_ like state.mean"],
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
     ) -> tuple[Moments, RunningMomentsState]:
         """Include the entries of one tree.
 
         Args:
-            tree: Entries, each leaf with any number of axes before those of one entry.
             state: State of the running moments.
+            tree: Entries, each leaf with any number of axes before those of one entry.
             sample_mask: False for the entries to ignore, shape `[...]`. Its axes are
                 the first ones of each leaf; or None.
 

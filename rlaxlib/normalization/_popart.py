@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import DTypeLike
 
 from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
@@ -197,13 +196,7 @@ def unnormalize_linear(
     return PopArtOutput(y, scale * y + shift)
 
 
-def _not_empty(*, targets: Any, **_: Any) -> None:
-    """Check that there are targets."""
-    if not np.size(targets):
-        checks.fail("`targets.size` is 0, must be at least 1")
-
-
-@checked(rule=_not_empty)
+@checked
 def art(
     state: PopArtState,
     targets: Real[ArrayLike, "..."],
@@ -264,6 +257,8 @@ def art(
         Tony Finch, *Incremental Calculation of Weighted Mean and Variance*, 2009.
         https://fanf2.user.srcf.net/hermes/doc/antiforgery/stats.pdf
     """
+    if not targets.size:
+        checks.fail("`targets.size` is 0, must be at least 1")
     shift, scale, second_moment = state
     x, step_size, scale_lb, scale_ub = (
         each.astype(shift.dtype) for each in (targets, step_size, scale_lb, scale_ub)
@@ -412,7 +407,7 @@ class PopArt(FunctionTuple):
         values = (jnp.full(self.num_outputs, x, self.dtype) for x in (0, 1, 1))
         return PopArtState(*values)
 
-    @checked(compiled=False, rule=_not_empty)
+    @checked(compiled=False)
     def update(
         self,
         params: Tree[Params, "shaped"],
@@ -539,13 +534,12 @@ def _rescaled(
     """Return weights and bias, each in its own dtype."""
     w = jnp.asarray(w)
     wide, shift, scale, _, new_shift, new_scale, _ = (
-        dtypes.widen(jnp.asarray(x))[0][0] for x in (w, *old, *new)
+        dtypes.raised(jnp.asarray(x)) for x in (w, *old, *new)
     )
     w = (wide * jnp.broadcast_to(scale / new_scale, w.shape)).astype(w.dtype)
     if b is None:
         return w, None
     b = jnp.asarray(b)
-    (wide,), _ = dtypes.widen(b)
     # Beside a large shift, a small bias would lose precision.
-    bias = (scale * wide + (shift - new_shift)) / new_scale
+    bias = (scale * dtypes.raised(b) + (shift - new_shift)) / new_scale
     return w, bias.astype(b.dtype)

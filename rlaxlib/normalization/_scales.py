@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, recurrence, safe
+from rlaxlib._core import checks, devices, recurrence, safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Real
@@ -49,10 +49,12 @@ class RewardScaleState(NamedTuple):
     Attributes:
         moments: Moments of the discounted sums of past rewards.
         carried: Discounted sum so far in the current episode of the stream, shape `[]`.
+        largest: Largest magnitude of the sums, shape `[]`.
     """
 
     moments: RunningMomentsState
     carried: Float[Array, ""]
+    largest: Float[Array, ""]
 
 
 class ReturnScaleState(NamedTuple):
@@ -82,6 +84,7 @@ class ReturnRange(NamedTuple):
 @checked(compiled=False)
 def reward_scale(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8,
+    max_return: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
     *,
     axis_name: AxisName | None = None,
 ) -> RewardScale:
@@ -89,20 +92,26 @@ def reward_scale(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math:: R_t = r_t + γ_{t-1} R_{t-1},   σ_n = √(Var(R_1, …, R_n) + ε),
+    .. math::
+
+        R_t = r_t + γ_{t-1} R_{t-1},
+        σ_n = max(√(Var(R_1, …, R_n) + ε), max(|R_1|, …, |R_n|) / R_max),
 
     where an episode starts from :math:`R = 0`. Divide rewards by the scale, so that
-    targets of value functions are of the order of 1. Do not subtract a mean: that would
-    change the optimal policy. The variance is close to the variance of the returns
-    if rewards are stationary over an episode and the discount is less than 1.
+    targets of value functions are of the order of 1. SimBaV2 bounds them, too, by
+    :math:`R_max = 5`, for the atoms of a categorical critic. Do not subtract a mean:
+    that would change the optimal policy. The variance is close to the variance of the
+    returns if rewards are stationary over an episode and the discount is less than 1.
 
     Args:
         epsilon: Constant :math:`ε` added to the variance, in [0, inf), shape `[]`.
+        max_return: Bound :math:`R_max` of the sums of scaled rewards, in (0, inf],
+            shape `[]`.
         axis_name: Mapped axis name, or names, whose sums count too; or None.
 
     Returns:
         A `RewardScale`. `init(r_t)` returns the initial `RewardScaleState` for
-        rewards like the template. `update(r_t, discount_t, state)` takes rewards and
+        rewards like the template. `update(state, r_t, discount_t)` takes rewards and
         the discounts that follow them, each of shape `[T]`, and the keywords
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
@@ -115,15 +124,18 @@ def reward_scale(
     Example:
         >>> init, update = rlaxlib.reward_scale()
         >>> r_t, discount_t = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0])
-        >>> scale, state = update(r_t, discount_t, init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t)
         >>> print(scale, state.moments.mean)
         0.75 1.75
 
     References:
         Logan Engstrom and others, *Implementation Matters in Deep Policy Gradients: A
         Case Study on PPO and TRPO*, section 3, 2020. https://arxiv.org/abs/2005.12729
+
+        Hojoon Lee and others, *Hyperspherical Normalization for Scalable Deep
+        Reinforcement Learning*, 2025. https://arxiv.org/abs/2502.15280
     """
-    return RewardScale(epsilon, devices.names(axis_name))
+    return RewardScale(epsilon, max_return, devices.names(axis_name))
 
 
 @jax.tree_util.register_dataclass
@@ -133,10 +145,12 @@ class RewardScale(FunctionTuple):
 
     Attributes:
         epsilon: Constant added to the variance, in [0, inf), shape `[]`.
+        max_return: Bound of the sums of scaled rewards, in (0, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose sums count too; or None.
     """
 
     epsilon: ArrayLike
+    max_return: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 
@@ -154,14 +168,14 @@ class RewardScale(FunctionTuple):
             ArgumentError: If the rewards are neither floats nor integers.
         """
         moments = running_moments().init(_zero(r_t))
-        return RewardScaleState(moments, _zero(r_t))
+        return RewardScaleState(moments, _zero(r_t), _zero(r_t))
 
     @checked(wide=True)
     def update(
         self,
+        state: RewardScaleState,
         r_t: Real[ArrayLike, "T"],
         discount_t: Float[ArrayLike, "T in [0, 1]"],
-        state: RewardScaleState,
         *,
         truncated_t: Bool[ArrayLike, "T"] | None = None,
         sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -169,10 +183,10 @@ class RewardScale(FunctionTuple):
         """Include the rewards of a chunk of one stream.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[T]`.
             discount_t: Discounts that follow them, in [0, 1], 0 where an episode
                 terminates, shape `[T]`.
-            state: State of the scale.
             truncated_t: True where the stream is cut after a step although the episode
                 had not ended, shape `[T]`; or None.
             sample_mask: False for time steps to ignore, such as resets, shape `[T]`; or
@@ -188,12 +202,18 @@ class RewardScale(FunctionTuple):
             r_t, discount_t, state.carried, truncated_t, sample_mask
         )
         moments, moments_state = running_moments(axis_name=self.axis_name).update(
-            sums, state.moments, sample_mask=sample_mask
+            state.moments, sums, sample_mask=sample_mask
         )
         variance = moments.variance
-        epsilon = jnp.asarray(self.epsilon, variance.dtype)
-        square = jnp.where(variance <= 0, 1, variance + epsilon)
-        return jnp.sqrt(square), RewardScaleState(moments_state, carried)
+        epsilon, max_return = (
+            jnp.asarray(x, variance.dtype) for x in (self.epsilon, self.max_return)
+        )
+        largest = jnp.max(streams.valid(jnp.abs(sums), sample_mask))
+        largest = devices.maximum(largest, self.axis_name)
+        largest = jnp.maximum(state.largest, largest)
+        stddev = jnp.sqrt(jnp.where(variance <= 0, 1, variance + epsilon))
+        scale = jnp.maximum(stddev, largest / max_return)
+        return scale, RewardScaleState(moments_state, carried, largest)
 
 
 @checked(compiled=False)
@@ -221,7 +241,7 @@ def return_based_scale(
 
     Returns:
         A `ReturnBasedScale`. `init(r_t)` returns the initial `ReturnScaleState` for
-        rewards like the template. `update(r_t, discount_t, returns, state)` takes
+        rewards like the template. `update(state, r_t, discount_t, returns)` takes
         rewards, discounts of the same shape, and returns of any shape, such as those of
         `discounted_returns`. It returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for rewards and discounts to ignore,
@@ -235,7 +255,7 @@ def return_based_scale(
     Example:
         >>> init, update = rlaxlib.return_based_scale()
         >>> r_t, discount_t = jnp.array([0.0, 6.0]), jnp.array([1.0, 0.0])
-        >>> scale, state = update(r_t, discount_t, jnp.array([6.0, 10.0]), init(r_t))
+        >>> scale, state = update(init(r_t), r_t, discount_t, jnp.array([6.0, 10.0]))
         >>> print(scale**2)
         26.0
 
@@ -279,10 +299,10 @@ class ReturnBasedScale(FunctionTuple):
     @checked(wide=True)
     def update(
         self,
+        state: ReturnScaleState,
         r_t: Real[ArrayLike, "..."],
         discount_t: Float[ArrayLike, "... in [0, 1]"],
         returns: Real[ArrayLike, "*R"],
-        state: ReturnScaleState,
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
         returns_mask: Bool[ArrayLike, "*R"] | None = None,
@@ -290,10 +310,10 @@ class ReturnBasedScale(FunctionTuple):
         """Include rewards, discounts and returns.
 
         Args:
+            state: State of the scale.
             r_t: Rewards, shape `[...]`.
             discount_t: Discounts that follow them, in [0, 1], shape `[...]`.
             returns: Returns of any other shape, shape `[...]`.
-            state: State of the scale.
             sample_mask: False for rewards and discounts to ignore, shape `[...]`; or
                 None.
             returns_mask: False for the returns to ignore, shape `[...]`; or None.
@@ -306,9 +326,9 @@ class ReturnBasedScale(FunctionTuple):
         """
         _, update = running_moments(axis_name=self.axis_name)
         steps, steps_state = update(
-            (r_t, discount_t), state.steps, sample_mask=sample_mask
+            state.steps, (r_t, discount_t), sample_mask=sample_mask
         )
-        g, returns_state = update(returns, state.returns, sample_mask=returns_mask)
+        g, returns_state = update(state.returns, returns, sample_mask=returns_mask)
         reward_variance, discount_variance = steps.variance
         mean_square = g.variance + jnp.square(g.mean)
         variance = reward_variance + discount_variance * mean_square
@@ -319,8 +339,8 @@ class ReturnBasedScale(FunctionTuple):
 @checked(compiled=False)
 def percentile_scale(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.99,
-    low: Float[ArrayLike, "in [0, 100]"] = 5.0,
-    high: Float[ArrayLike, "in [low, 100]"] = 95.0,
+    low_percentile: Float[ArrayLike, "in [0, 100]"] = 5.0,
+    high_percentile: Float[ArrayLike, "in [low_percentile, 100]"] = 95.0,
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     axis_name: AxisName | None = None,
@@ -341,19 +361,20 @@ def percentile_scale(
 
     Args:
         decay: Decay :math:`d`, in [0, 1), shape `[]`.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound :math:`S_min` of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
 
     Returns:
         A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
-        `ReturnRange`, for returns like the template. `update(returns, state)` takes
-        returns, floats or integers of any shape, and returns the scale, of shape `[]`,
-        and the next state. The keyword `sample_mask` is false for returns to ignore,
-        which may be NaN; its axes are the first of the returns. If it excludes all, the
-        state stays the same. The scale has no gradient. DreamerV3 subtracts
-        `state.mean.low`.
+        `ReturnRange`, for returns like the template. `init(returns, 1.0)` starts from a
+        range of 1, without the correction of the bias, as TD-MPC2 does; the code of
+        DreamerV3 starts from 0. `update(state, returns)` takes returns, floats or
+        integers of any shape, and returns the scale, of shape `[]`, and the next state.
+        The keyword `sample_mask` is false for returns to ignore, which may be NaN; its
+        axes are the first of the returns. If it excludes all, the state stays the same.
+        The scale has no gradient. DreamerV3 subtracts `state.mean.low`.
 
     Raises:
         ArgumentError: If a setting is out of range, or the returns or mask do not fit.
@@ -361,7 +382,7 @@ def percentile_scale(
     Example:
         >>> init, update = rlaxlib.percentile_scale(decay=0.5)
         >>> returns = jnp.arange(101.0)
-        >>> scale, state = update(returns, init(returns))
+        >>> scale, state = update(init(returns), returns)
         >>> print(scale, state.mean.low)
         90.0 5.0
 
@@ -370,7 +391,7 @@ def percentile_scale(
         2023. https://arxiv.org/abs/2301.04104
     """
     ema, names = create_ema(decay), devices.names(axis_name)
-    return PercentileScale(ema, low, high, min_scale, names)
+    return PercentileScale(ema, low_percentile, high_percentile, min_scale, names)
 
 
 @jax.tree_util.register_dataclass
@@ -380,47 +401,59 @@ class PercentileScale(FunctionTuple):
 
     Attributes:
         ema: Moving average of the range.
-        low: Lower percentile, in [0, 100], shape `[]`.
-        high: Higher percentile, in [`low`, 100], shape `[]`.
+        low_percentile: Lower percentile, in [0, 100], shape `[]`.
+        high_percentile: Higher percentile, in [`low_percentile`, 100], shape `[]`.
         min_scale: Lower bound of the scale, in (0, inf), shape `[]`.
         axis_name: Mapped axis name, or names, whose returns count too; or None.
     """
 
     ema: Ema
-    low: ArrayLike
-    high: ArrayLike
+    low_percentile: ArrayLike
+    high_percentile: ArrayLike
     min_scale: ArrayLike
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 
     @checked(compiled=False)
-    def init(self, returns: Real[ArrayLike, "..."]) -> EmaState:
+    def init(
+        self,
+        returns: Real[ArrayLike, "..."],
+        spread: Float[ArrayLike, "in [0, inf)"] | None = None,
+    ) -> EmaState:
         """Return the initial state, which has seen no returns.
 
         Args:
             returns: Returns as in updates, shape `[...]`.
+            spread: First value of the range, in [0, inf), without the factor
+                :math:`1 / (1 - d^n)`, shape `[]`; or None.
 
         Returns:
             The state.
 
         Raises:
-            ArgumentError: If the returns are neither floats nor integers.
+            ArgumentError: If the returns are neither floats nor integers, or `spread`
+                is negative.
         """
-        return self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
+        state = self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
+        if spread is None:
+            return state
+        low, zero = state.mean
+        mean = ReturnRange(low, zero + jnp.asarray(spread, zero.dtype))
+        return state._replace(mean=mean, weight=jnp.ones_like(state.weight))
 
     @checked(wide=True)
     def update(
         self,
-        returns: Real[ArrayLike, "..."],
         state: EmaState,
+        returns: Real[ArrayLike, "..."],
         *,
         sample_mask: Bool[ArrayLike, "*M"] | None = None,
     ) -> tuple[Float[Array, ""], EmaState]:
         """Include returns.
 
         Args:
-            returns: Returns, shape `[...]`.
             state: State of the scale.
+            returns: Returns, shape `[...]`.
             sample_mask: False for the returns to ignore, shape `[...]`. Its axes are
                 the first ones of the returns; or None.
 
@@ -431,8 +464,9 @@ class PercentileScale(FunctionTuple):
             ArgumentError: If a shape or dtype is wrong.
         """
         dtype = state.mean.low.dtype
+        percentiles = self.low_percentile, self.high_percentile
         low, high, min_scale = (
-            jnp.asarray(x, dtype) for x in (self.low, self.high, self.min_scale)
+            jnp.asarray(x, dtype) for x in (*percentiles, self.min_scale)
         )
         ranked, count = _rank(returns, sample_mask, dtype, self.axis_name)
         bottom, top = (_percentile(ranked, count, q) for q in (low, high))

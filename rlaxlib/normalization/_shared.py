@@ -15,7 +15,7 @@ def zeros(template_tree: Any) -> Any:
     """Return zeros like the leaves of a tree, in single precision at least."""
 
     def zeros_like(leaf: Any) -> Array:
-        (x,), _ = dtypes.widen(real("template_tree", leaf))
+        x = dtypes.raised(real("template_tree", leaf))
         return jnp.zeros_like(x, dtype=x.dtype)  # Not weakly typed.
 
     return jax.tree.map(zeros_like, template_tree)

@@ -26,7 +26,7 @@ def cql_loss(
     log_prob_samples: Float[ArrayLike, "K"],
     *,
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
-    lower_bound: Float[ArrayLike, "[] or [K]"] | None = None,
+    min_q: Float[ArrayLike, "[] or [K]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the conservative loss of CQL(H) and Cal-QL, from sampled actions.
 
@@ -50,7 +50,7 @@ def cql_loss(
         log_prob_samples: Log-densities :math:`log p(a_j)`, gradient stopped,
             shape `[K]`.
         temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
-        lower_bound: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
+        min_q: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
             each action, minus infinity for uniform ones, shape `[K]`; or None for CQL.
 
     Returns:
@@ -61,7 +61,7 @@ def cql_loss(
 
     Example:
         >>> q_samples, log_prob_samples = jnp.array([1.0, -9.0]), jnp.zeros(2)
-        >>> loss = rlaxlib.cql_loss(3.0, q_samples, log_prob_samples, lower_bound=1.0)
+        >>> loss = rlaxlib.cql_loss(3.0, q_samples, log_prob_samples, min_q=1.0)
         >>> print(loss.round(4), (jnp.log(2.0) - 2.0).round(4))
         -1.3069 -1.3069
 
@@ -72,8 +72,8 @@ def cql_loss(
         Mitsuhiko Nakamoto and others, *Cal-QL: Calibrated Offline RL Pre-Training for
         Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
     """
-    if lower_bound is not None:
-        q_samples = jnp.maximum(q_samples, stop_gradient(lower_bound))
+    if min_q is not None:
+        q_samples = jnp.maximum(q_samples, stop_gradient(min_q))
     # Differences first: the softmax of values of 10,000 would lose 5e-4.
     logits = (q_samples - q) / temperature - stop_gradient(log_prob_samples)
     return temperature * jax.nn.logsumexp(logits)

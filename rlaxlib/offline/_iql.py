@@ -69,7 +69,7 @@ def xql_value_loss(
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
-    max_clip: Float[ArrayLike, "in (0, inf]"] = 7.0,
+    max_exponent: Float[ArrayLike, "in (0, inf]"] = 7.0,
     stop_target_gradients: bool = True,
 ) -> Float[Array, "..."]:
     """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
@@ -90,7 +90,7 @@ def xql_value_loss(
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
-        max_clip: Error :math:`c`, in (0, inf], in temperatures, from which it is
+        max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
             linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
 
@@ -102,7 +102,7 @@ def xql_value_loss(
 
     Example:
         >>> gradient = jax.grad(rlaxlib.xql_value_loss)
-        >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_clip=jnp.log(4.0)):.3f}")
+        >>> print(f"{gradient(-1000.0, 0.0, 1.0, max_exponent=jnp.log(4.0)):.3f}")
         -3.000
 
     References:
@@ -110,7 +110,7 @@ def xql_value_loss(
         https://arxiv.org/abs/2301.02328
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = safe.at_most(z, max_clip)
+    clipped = safe.at_most(z, max_exponent)
     # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
     return jnp.expm1(clipped) * (1 + z - clipped) - clipped
 

@@ -97,7 +97,7 @@ def bcq_action_mask(
 def maximum_mean_discrepancy(
     x: Float[ArrayLike, "N, D"],
     y: Float[ArrayLike, "M, D"],
-    kernel: Literal["gaussian", "laplacian", "energy"] = "gaussian",
+    kind: Literal["gaussian", "laplacian", "energy"] = "gaussian",
     bandwidth: Float[ArrayLike, "in (0, inf)"] = 1.0,
     *,
     stop_target_gradients: bool = True,
@@ -122,7 +122,7 @@ def maximum_mean_discrepancy(
     Args:
         x: N samples, such as actions of the policy, shape `[N, D]`.
         y: M samples of the target, such as actions of the data, shape `[M, D]`.
-        kernel: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
+        kind: Kernel :math:`k`: `"gaussian"`, `"laplacian"` or `"energy"`.
         bandwidth: Bandwidth :math:`σ`, in (0, inf), unused by the energy kernel,
             shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `y`.
@@ -131,7 +131,7 @@ def maximum_mean_discrepancy(
         Squared discrepancy, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, `kernel` or concrete value is wrong.
+        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
 
     Example:
         >>> x, y = jnp.array([[0.0], [2.0]]), jnp.array([[1.0]])
@@ -153,10 +153,10 @@ def maximum_mean_discrepancy(
 
     def mean(x: Array, y: Array) -> Array:
         difference = x[:, None] - y[None, :]
-        if kernel == "gaussian":
+        if kind == "gaussian":
             squared = jnp.sum(jnp.square(difference), axis=-1)
             return jnp.mean(jnp.exp(-squared / (2 * bandwidth**2)))
-        if kernel == "laplacian":
+        if kind == "laplacian":
             absolute = jnp.sum(jnp.abs(difference), axis=-1)
             return jnp.mean(jnp.exp(-absolute / bandwidth))
         return jnp.mean(-_norm(difference))

@@ -20,8 +20,8 @@ __all__ = ["rebrac_critic_target", "td3_bc_loss", "td3_bc_weight"]
 @checked
 def td3_bc_loss(
     q: Float[ArrayLike, ""],
-    action: Float[ArrayLike, "D"],
-    data_action: Float[ArrayLike, "D"],
+    a: Float[ArrayLike, "D"],
+    data_a: Float[ArrayLike, "D"],
     weight: Float[ArrayLike, "in [0, inf)"],
 ) -> Float[Array, ""]:
     """Compute the policy loss of TD3+BC and ReBRAC.
@@ -37,8 +37,8 @@ def td3_bc_loss(
 
     Args:
         q: Value :math:`q(s, π(s))` of the policy's action, shape `[]`.
-        action: Action :math:`π(s)` of the policy, shape `[D]`.
-        data_action: Action :math:`a` in the data, shape `[D]`.
+        a: Action :math:`π(s)` of the policy, shape `[D]`.
+        data_a: Action :math:`a` in the data, shape `[D]`.
         weight: Weight :math:`λ` of the value, in [0, inf), such as `td3_bc_weight`,
             shape `[]`.
 
@@ -49,8 +49,8 @@ def td3_bc_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> action, data_action = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
-        >>> print(rlaxlib.td3_bc_loss(4.0, action, data_action, weight=0.5))
+        >>> a, data_a = jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])
+        >>> print(rlaxlib.td3_bc_loss(4.0, a, data_a, weight=0.5))
         -0.75
 
     References:
@@ -60,7 +60,7 @@ def td3_bc_loss(
         Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
-    distance = jnp.sum(jnp.square(action - data_action))
+    distance = jnp.sum(jnp.square(a - data_a))
     return distance - safe.product(jax.lax.stop_gradient(weight), q)
 
 
@@ -109,8 +109,8 @@ def rebrac_critic_target(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     q_t: Float[ArrayLike, "[] or [N]"],
-    action_t: Float[ArrayLike, "D"],
-    data_action_t: Float[ArrayLike, "D"],
+    a_t: Float[ArrayLike, "D"],
+    data_a_t: Float[ArrayLike, "D"],
     penalty_weight: Float[ArrayLike, "in [0, inf)"],
     *,
     stop_target_gradients: bool = True,
@@ -130,8 +130,8 @@ def rebrac_critic_target(
             truncated transitions: the data has no next action for them.
         q_t: Value of the next action, shape `[]`; or :math:`q_i` of N critics,
             shape `[N]`.
-        action_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
-        data_action_t: Next action :math:`a_t` in the data, shape `[D]`.
+        a_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
+        data_a_t: Next action :math:`a_t` in the data, shape `[D]`.
         penalty_weight: Weight :math:`β_2` of the penalty, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
@@ -151,7 +151,7 @@ def rebrac_critic_target(
         Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
-    distance = jnp.sum(jnp.square(action_t - data_action_t))
+    distance = jnp.sum(jnp.square(a_t - data_a_t))
     v_t = safe.smallest(q_t) - safe.product(penalty_weight, distance)
     target = r_t + safe.product(discount_t, v_t)
     return gradients.stop_if(stop_target_gradients, target)

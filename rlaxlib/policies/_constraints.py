@@ -166,7 +166,7 @@ def pid_lagrangian(
 
     Returns:
         A `PidLagrangian`. `init(cost=0.0)` takes the cost :math:`C_0` and returns a
-        `PidLagrangianState`. `update(cost, state)` takes the mean cost of an episode,
+        `PidLagrangianState`. `update(state, cost)` takes the mean cost of an episode,
         shape `[]`, and returns the multiplier :math:`λ_k`, shape `[]`, with its
         gradient stopped, and the next state.
 
@@ -175,8 +175,8 @@ def pid_lagrangian(
 
     Example:
         >>> init, update = rlaxlib.pid_lagrangian(limit=2.0, k_p=1.0, k_i=0.5)
-        >>> multiplier, state = update(4.0, init())
-        >>> print(multiplier, update(1.0, state)[0])
+        >>> multiplier, state = update(init(), 4.0)
+        >>> print(multiplier, update(state, 1.0)[0])
         3.0 0.0
 
     References:
@@ -225,13 +225,13 @@ class PidLagrangian(FunctionTuple):
 
     @checked(wide=True)
     def update(
-        self, cost: Float[ArrayLike, ""], state: PidLagrangianState
+        self, state: PidLagrangianState, cost: Float[ArrayLike, ""]
     ) -> tuple[Float[Array, ""], PidLagrangianState]:
         """Compute the multiplier from the cost of one update.
 
         Args:
-            cost: Mean cost of an episode, shape `[]`.
             state: State of the controller.
+            cost: Mean cost of an episode, shape `[]`.
 
         Returns:
             The multiplier, shape `[]`, and the next state.

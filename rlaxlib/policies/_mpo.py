@@ -239,7 +239,7 @@ def mpo_compute_weights_and_temperature_loss(
 def categorical_mpo_loss(
     logits: Float[ArrayLike, "A"],
     target_logits: Float[ArrayLike, "A"],
-    q_values: Float[ArrayLike, "A"],
+    q: Float[ArrayLike, "A"],
     temperature_constraint: LagrangePenalty,
     policy_constraint: LagrangePenalty,
     projection_operator: Projection = _shared.softplus,
@@ -265,7 +265,7 @@ def categorical_mpo_loss(
     Args:
         logits: Logits of the policy, shape `[A]`.
         target_logits: Logits of the target policy :math:`π_old`, shape `[A]`.
-        q_values: Values :math:`q_a` of all actions, shape `[A]`.
+        q: Values :math:`q_a` of all actions, shape `[A]`.
         temperature_constraint: Bound :math:`ε_η` on KL(weights ‖ target policy) in
             nats, such as 0.1, and the parameter of the temperature, a scalar.
         policy_constraint: Bound :math:`ε` in nats, such as 0.01, and the parameter of
@@ -293,14 +293,14 @@ def categorical_mpo_loss(
         Abbas Abdolmaleki and others, *Maximum a Posteriori Policy Optimisation*, 2018.
         https://arxiv.org/abs/1806.06920
     """
-    target_logits, q_values = stop_gradient((target_logits, q_values))
-    legal, log_prior, q_values = _legal(target_logits, q_values, action_mask)
+    target_logits, q = stop_gradient((target_logits, q))
+    legal, log_prior, q = _legal(target_logits, q, action_mask)
     weight_bound, policy_bound = (
         each._replace(epsilon=jnp.where(jnp.any(legal), each.epsilon, 0))
         for each in (temperature_constraint, policy_constraint)
     )
     temperature = _shared.weigh(
-        "temperature_constraint", q_values, log_prior, weight_bound, projection_operator
+        "temperature_constraint", q, log_prior, weight_bound, projection_operator
     )
     w = jnp.where(legal, temperature.weights, 0)
     policy_loss = distributions.categorical_cross_entropy(
@@ -318,8 +318,8 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q_value=safe.smallest(q_values),
-        max_q_value=safe.largest(q_values),
+        min_q_value=safe.smallest(q),
+        max_q_value=safe.largest(q),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )

@@ -68,8 +68,8 @@ def ppo_clip_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,
@@ -93,8 +93,8 @@ def ppo_clip_loss(
         log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
         adv: Advantages :math:`Â_t`, shape `[...]`.
-        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
-        epsilon_high: Upper range :math:`ε_high`, in [0, inf), shape `[]`; or None for
+        epsilon: Clipping range :math:`ε`, in [0, inf], shape `[]`.
+        epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
         dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf), shape `[]`;
             or None.
@@ -140,7 +140,7 @@ def ppo_clip_loss(
 def clipped_surrogate_pg_loss(
     prob_ratios_t: Float[ArrayLike, "T in [0, inf]"],
     adv_t: Float[ArrayLike, "T"],
-    epsilon: Float[ArrayLike, "in [0, inf)"],
+    epsilon: Float[ArrayLike, "in [0, inf]"],
     use_stop_gradient: bool = True,
 ) -> Float[Array, ""]:
     """Compute the clipped PPO surrogate loss from probability ratios.
@@ -155,7 +155,7 @@ def clipped_surrogate_pg_loss(
         prob_ratios_t: Probability ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, in [0, inf],
             shape `[T]`.
         adv_t: Advantages :math:`Â_t`, shape `[T]`.
-        epsilon: Clipping range :math:`ε`, in [0, inf), shape `[]`.
+        epsilon: Clipping range :math:`ε`, in [0, inf], shape `[]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
 
     Returns:
@@ -184,11 +184,11 @@ def decoupled_ppo_loss(
     old_log_prob: Float[ArrayLike, "..."],
     proximal_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, inf)"] = 0.2,
-    epsilon_high: Float[ArrayLike, "in [0, inf)"] | None = None,
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
+    epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
     *,
-    max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
+    max_weight: Float[ArrayLike, "in [0, inf]"] | None = None,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
@@ -209,7 +209,7 @@ def decoupled_ppo_loss(
     Args:
         proximal_log_prob: The same of the proximal policy, shape `[...]`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
-        max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
+        max_weight: Maximum weight :math:`c`, in [0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv` and the other policies get no gradient.
         Other arguments: as `ppo_clip_loss`.
 

@@ -140,7 +140,7 @@ def simple_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in (0, inf)"] = 0.2,
+    epsilon: Float[ArrayLike, "in (0, inf]"] = 0.2,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -158,7 +158,7 @@ def simple_policy_loss(
     :math:`1 - ε` for a negative one. Beyond, unlike in PPO, the gradient is not 0.
 
     Args:
-        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf), shape `[]`.
+        epsilon: Distance :math:`ε` of the best ratio from 1, in (0, inf], shape `[]`.
         Other arguments: as `ppo_clip_loss`.
 
     Returns:

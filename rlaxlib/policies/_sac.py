@@ -10,6 +10,8 @@ flows through the critics into the actions: do not update the critics with it.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 
@@ -121,7 +123,7 @@ def td3_critic_target(
 @checked
 def td3_target_action(
     key: Key[ArrayLike, ""],
-    action: Float[ArrayLike, "D"],
+    a_t: Float[ArrayLike, "D"],
     stddev: Float[ArrayLike, "[] or [D] in [0, inf)"],
     clip: Float[ArrayLike, "[] or [D] in [0, inf]"],
     minimum: Float[ArrayLike, "[] or [D]"],
@@ -138,7 +140,7 @@ def td3_target_action(
 
     Args:
         key: PRNG key, one for each action of a batch, shape `[]`.
-        action: Action :math:`a` of the target policy, shape `[D]`.
+        a_t: Action :math:`a` of the target policy, shape `[D]`.
         stddev: Standard deviation :math:`σ` of noise, in [0, inf), shape `[]` or `[D]`.
         clip: Maximum magnitude :math:`c` of the noise, in [0, inf], shape `[]` or
             `[D]`.
@@ -152,8 +154,8 @@ def td3_target_action(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> key, action = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.td3_target_action(key, action, 0.2, 0.0, -1.0, 1.0))
+        >>> key, a_t = jax.random.key(0), jnp.array([0.5, 2.0])
+        >>> print(rlaxlib.td3_target_action(key, a_t, 0.2, 0.0, -1.0, 1.0))
         [0.5 1. ]
 
     References:
@@ -161,9 +163,9 @@ def td3_target_action(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    epsilon = jax.random.normal(key, action.shape, jnp.result_type(action, stddev))
+    epsilon = jax.random.normal(key, a_t.shape, jnp.result_type(a_t, stddev))
     noise = gradients.clip(stddev * epsilon, -clip, clip)
-    return gradients.clip(action + noise, minimum, maximum)
+    return gradients.clip(a_t + noise, minimum, maximum)
 
 
 @checked
@@ -210,6 +212,8 @@ def sac_temperature_loss(
     log_temperature: Float[ArrayLike, ""],
     log_prob: Float[ArrayLike, "..."],
     target_entropy: Float[ArrayLike, "[] or [...]"],
+    *,
+    kind: Literal["alpha", "log_alpha"] = "alpha",
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
 
@@ -219,19 +223,21 @@ def sac_temperature_loss(
 
     The temperature rises while the entropy is below its target :math:`H̄`. The gradient
     of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
-    for another range, add the logarithms of the scales. Some implementations have
-    :math:`log α` in place of :math:`α`, with the same optimum.
+    for another range, add the logarithms of the scales. PyTorch implementations have
+    :math:`log α` in place of :math:`α`, with the same optimum: the temperature then
+    moves as fast when it is small.
 
     Args:
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         log_prob: Log-density of an action sampled from the policy, shape `[...]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
+        kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
 
     Returns:
         Loss, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape, dtype or option is wrong.
 
     Example:
         >>> print(rlaxlib.sac_temperature_loss(0.0, log_prob=3.0, target_entropy=-2.0))
@@ -242,7 +248,8 @@ def sac_temperature_loss(
         section 5, 2018. https://arxiv.org/abs/1812.05905
     """
     deficit = jax.lax.stop_gradient(log_prob + target_entropy)
-    return -jnp.exp(log_temperature) * deficit
+    factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
+    return -factor * deficit
 
 
 @checked
@@ -330,6 +337,7 @@ def discrete_sac_temperature_loss(
     logits: Float[ArrayLike, "..., A"],
     target_entropy: Float[ArrayLike, "[] or [...]"],
     *,
+    kind: Literal["alpha", "log_alpha"] = "alpha",
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
@@ -348,13 +356,14 @@ def discrete_sac_temperature_loss(
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         logits: Logits of the policy, whose gradient is stopped, shape `[..., A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
+        kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
         Loss, shape `[...]`.
 
     Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
+        ArgumentError: If a shape, dtype or option is wrong.
 
     Example:
         >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, jnp.zeros(4), 0.0)
@@ -367,7 +376,8 @@ def discrete_sac_temperature_loss(
     """
     entropy = distributions.softmax().entropy(logits, action_mask=action_mask)
     excess = jax.lax.stop_gradient(entropy - target_entropy)
-    return jnp.exp(log_temperature) * excess
+    factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
+    return factor * excess
 
 
 def _minimum(q: Array, like: Array) -> Array:

@@ -1,7 +1,8 @@
 """Policy targets from action values: CMPO (Muesli) and Gumbel MuZero.
 
 - `cmpo_policy_targets`, `cmpo_sample_weights`: CMPO, over all actions or from samples.
-- `completed_q_values`, `gumbel_policy_targets`: Gumbel MuZero, after a tree search.
+- `mixed_value`, `completed_q_values`, `gumbel_policy_targets`: Gumbel MuZero, after a
+  tree search.
 
 Train the policy towards the targets with `categorical_cross_entropy` or
 `categorical_kl_divergence`; for sampled actions, with
@@ -24,6 +25,7 @@ __all__ = [
     "cmpo_sample_weights",
     "completed_q_values",
     "gumbel_policy_targets",
+    "mixed_value",
 ]
 
 
@@ -128,6 +130,52 @@ def cmpo_sample_weights(
 
 
 @checked
+def mixed_value(
+    logits: Float[ArrayLike, "A"],
+    q: Float[ArrayLike, "A"],
+    visits: Real[ArrayLike, "A in [0, inf)"],
+    v: Float[ArrayLike, ""],
+    *,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+) -> Float[Array, ""]:
+    """Mix the value of a state with the action values of a search (Gumbel MuZero).
+
+    Takes one state, returns its value.
+
+    .. math::
+
+        v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
+        m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
+
+    It is the value of unvisited actions in `completed_q_values`.
+
+    Args:
+        Other arguments: as `completed_q_values`.
+
+    Returns:
+        Value :math:`v_mix`, shape `[]`; :math:`v` if no legal action was visited.
+
+    Raises:
+        ArgumentError: If a shape, dtype or NumPy visit count is wrong.
+
+    Example:
+        >>> q, visits = jnp.array([2.0, 6.0, jnp.nan]), jnp.array([1, 2, 0])
+        >>> print(rlaxlib.mixed_value(jnp.zeros(3), q, visits, v=0.0))
+        3.0
+
+    References:
+        Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, appendix
+        D, 2022. https://openreview.net/forum?id=bERaNdoegnO
+    """
+    visited = legality.legal(logits, action_mask) & (visits > 0)
+    n = jnp.sum(jnp.where(visited, visits, 0))
+    # Normalised over the visited actions, whose total probability may underflow.
+    pi = distributions.softmax().probs(logits, action_mask=visited)
+    m = safe.expectation(pi, jnp.where(visited, q, 0))
+    return (v + n * m) / (1 + n)
+
+
+@checked
 def completed_q_values(
     logits: Float[ArrayLike, "A"],
     q: Float[ArrayLike, "A"],
@@ -144,11 +192,11 @@ def completed_q_values(
 
         q̄(a) = { q(a)    if N(a) > 0
                 { v_mix   otherwise
-        v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
-        m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
 
-    :math:`v_mix` mixes the network's value of the state with those that the search
-    found, so that `gumbel_policy_targets` neither favours nor avoids unvisited actions.
+    The `mixed_value` :math:`v_mix` is the network's value of the state, mixed with
+    those that the search found, so that `gumbel_policy_targets` neither favours nor
+    avoids unvisited actions. For :math:`v` in its place, as the options of mctx allow,
+    use `jnp.where(visits > 0, q, v)`.
 
     Args:
         logits: Logits of the policy :math:`π`, minus infinity for illegal actions,
@@ -173,7 +221,9 @@ def completed_q_values(
         Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
         10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
-    return _complete(logits, q, visits, v, legality.legal(logits, action_mask))
+    visited = legality.legal(logits, action_mask) & (visits > 0)
+    v_mix = mixed_value(logits=logits, q=q, visits=visits, v=v, action_mask=action_mask)
+    return jnp.where(visited, q, v_mix)
 
 
 @checked
@@ -228,24 +278,15 @@ def gumbel_policy_targets(
         3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
     legal = legality.legal(logits, action_mask)
-    completed = _complete(logits, q, visits, v, legal)
+    completed = completed_q_values(
+        logits=logits, q=q, visits=visits, v=v, action_mask=legal
+    )
     if rescale_values:
         completed = _rescale(completed, legal)
     most = jnp.max(jnp.where(legal, visits, 0))
     logits = logits + safe.product((c_visit + most) * c_scale, completed)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
-
-
-def _complete(logits: Array, q: Array, visits: Array, v: Array, legal: Array) -> Array:
-    """Return the values of visited actions, and `v_mix` for all others."""
-    visited = legal & (visits > 0)
-    n = jnp.sum(jnp.where(visited, visits, 0))
-    # Normalised over the visited actions, whose total probability may underflow.
-    pi = distributions.softmax().probs(logits, action_mask=visited)
-    m = safe.expectation(pi, jnp.where(visited, q, 0))
-    v_mix = (v + n * m) / (1 + n)
-    return jnp.where(visited, q, v_mix)
 
 
 def _rescale(q: Array, legal: Array) -> Array:

@@ -12,13 +12,14 @@ from products :math:`F v`, as far as the KL divergence allows:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, devices, errors, safe
+from rlaxlib._core import checks, devices, dtypes, errors, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Static, Tree
 
@@ -122,10 +123,11 @@ def fisher_vector_product(
     def average(x: Array) -> Array:
         return devices.mean(x, axis_name)
 
-    def divergence(params: ArrayTree) -> Array:
-        return checks.result("kl(params)", kl(params))
+    def divergence(wide: ArrayTree) -> Array:
+        given = jax.tree.map(dtypes.like, wide, params)
+        return checks.result("kl(params)", kl(given))
 
-    at, along = jax.tree.map(own, (params, vector))
+    at, along = jax.tree.map(lambda x: own(dtypes.raised(x)), (params, vector))
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
     return _move(jax.tree.map(average, product), damping, vector)
 
@@ -167,7 +169,9 @@ def trust_region_step_size(
         John Schulman and others, *Trust Region Policy Optimization*, appendix C, 2015.
         https://arxiv.org/abs/1502.05477
     """
-    products = jax.tree.map(jnp.vdot, direction, product)
+    # GPUs and TPUs multiply in lower precision by default.
+    dot = functools.partial(jnp.vdot, precision="highest")
+    products = jax.tree.map(dot, direction, product)
     length = cast(Array, sum(jax.tree.leaves(products)))
     return _root_of_ratio(2 * max_kl, length)
 
@@ -177,7 +181,7 @@ def backtracking_line_search(
     evaluate: Callable[[Any], tuple[Array, Array]],
     params: Tree[ArrayTree, "float"],
     step: Tree[ArrayTree, "float like params"],
-    max_kl: Float[ArrayLike, "in [0, inf]"] = 0.01,
+    max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
     shrink: Float[ArrayLike, "in (0, 1)"] = 0.8,
     num_tries: Static[int, "in [1, inf)"] = 10,
 ) -> tuple[Tree[ArrayTree, "float like params"], LineSearchOutputs]:
@@ -197,7 +201,7 @@ def backtracking_line_search(
             from the old policy, both of shape `[]`. NaN is no success.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
         num_tries: Number of tries, a Python integer in [1, inf).
 
@@ -234,7 +238,7 @@ def backtracking_line_search(
         )
 
     start = evaluated(params)
-    dtype = jnp.result_type(*jax.tree.leaves(params))
+    dtype = jnp.result_type(*map(dtypes.raised, jax.tree.leaves(params)))
     fractions = shrink.astype(dtype) ** jnp.arange(num_tries, dtype=dtype)
 
     def is_searching(state: tuple[Any, ...]) -> Array:
@@ -380,7 +384,8 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
     """Add a multiple of one pytree to another."""
 
     def add(x: Array, y: Array) -> Array:
-        return (x + fraction.astype(y.dtype) * y).astype(x.dtype)
+        wide, y = dtypes.raised(x), dtypes.raised(y)
+        return (wide + fraction.astype(y.dtype) * y).astype(x.dtype)
 
     return jax.tree.map(add, params, step)
 

@@ -14,6 +14,7 @@ was reset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -108,10 +109,11 @@ def vtrace(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_rho_threshold, clip_c_threshold
+    ratios = [safe.at_most(rho_tm1, clip) for clip in clips]
     masks = truncated_t, sample_mask
-    return _vtrace(step, clips, masks, 1.0, lambda_, stop_target_gradients).errors
+    return _vtrace(step, ratios, masks, lambda_, stop_target_gradients).errors
 
 
 @checked
@@ -166,10 +168,11 @@ def leaky_vtrace(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_rho_threshold, clip_c_threshold
+    ratios = [_leaky_clip(rho_tm1, clip, alpha_) for clip in clips]
     masks = truncated_t, sample_mask
-    return _vtrace(step, clips, masks, alpha_, lambda_, stop_target_gradients).errors
+    return _vtrace(step, ratios, masks, lambda_, stop_target_gradients).errors
 
 
 @checked
@@ -226,10 +229,11 @@ def vtrace_td_error_and_advantage(
         Lasse Espeholt and others, *IMPALA: Scalable Distributed Deep-RL with Importance
         Weighted Actor-Learner Architectures*, 2018. https://arxiv.org/abs/1802.01561
     """
-    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold
+    ratios = [safe.at_most(rho_tm1, clip) for clip in clips]
     masks = truncated_t, sample_mask
-    return _vtrace(step, clips, masks, 1.0, lambda_, stop_target_gradients)
+    return _vtrace(step, ratios, masks, lambda_, stop_target_gradients)
 
 
 @checked
@@ -285,38 +289,34 @@ def leaky_vtrace_td_error_and_advantage(
         Tom Zahavy and others, *A Self-Tuning Actor-Critic Algorithm*, 2020.
         https://arxiv.org/abs/2002.12928
     """
-    step = v_tm1, v_t, r_t, discount_t, rho_tm1
+    step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold
+    ratios = [_leaky_clip(rho_tm1, clip, alpha) for clip in clips]
     masks = truncated_t, sample_mask
-    return _vtrace(step, clips, masks, alpha, lambda_, stop_target_gradients)
-
-
-Step = tuple[Array, Array, Array, Array, Array]
+    return _vtrace(step, ratios, masks, lambda_, stop_target_gradients)
 
 
 def _vtrace(
-    step: Step,
-    clips: tuple[Array, Array, Array],
+    step: tuple[Array, Array, Array, Array],
+    ratios: Sequence[Array],
     masks: tuple[Array | None, Array | None],
-    alpha: ArrayLike,
     lambda_: Array,
     stop: bool,
 ) -> VTraceOutput:
-    """Return the outputs of leaky V-trace; with an `alpha` of 1 those of V-trace.
+    """Return the outputs of V-trace.
 
     Args:
-        step: `v_tm1`, `v_t`, `r_t`, `discount_t` and `rho_tm1`.
-        clips: Bounds of the ratios in TD errors, in advantages and in traces.
+        step: `v_tm1`, `v_t`, `r_t` and `discount_t`.
+        ratios: Clipped ratios in TD errors, in advantages and in traces.
         masks: `truncated_t` and `sample_mask`.
-        alpha: Weight of the clipped ratios, as for `leaky_vtrace`.
-        lambda_: As for `leaky_vtrace`.
+        lambda_: As for `vtrace`.
         stop: Whether to stop the gradients of the estimates.
 
     Returns:
         Errors, advantages and estimates of action values.
     """
-    v_tm1, v_t, r_t, discount_t, rho_tm1 = step
-    rho, pg_rho, c = (_leaky_clip(rho_tm1, clip, alpha) for clip in clips)
+    v_tm1, v_t, r_t, discount_t = step
+    rho, pg_rho, c = ratios
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
     trace = product(discount_t, product(lambda_, c))
     errors = backward(weighted(rho, delta), trace, 0.0, *masks)

@@ -29,7 +29,7 @@ def transform_to_hl_gauss(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
     num_bins: Static[int, "in [2, inf)"],
-    sigma_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
+    stddev_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
 ) -> Float[Array, "..., num_bins"]:
     """Encode values as truncated Gaussians over bins (HL-Gauss).
 
@@ -52,7 +52,7 @@ def transform_to_hl_gauss(
         min_value: First edge :math:`e_0`, finite, shape `[]`.
         max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
         num_bins: Number of bins :math:`K`, in [2, inf).
-        sigma_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
+        stddev_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
             shape `[]`.
 
     Returns:
@@ -74,7 +74,7 @@ def transform_to_hl_gauss(
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
     edges = _shared.equal_bins(min_value, max_value, num_bins + 1)
-    return _encode(scalar, edges, sigma_ratio)
+    return _encode(scalar, edges, stddev_ratio)
 
 
 @checked

@@ -143,7 +143,7 @@ def hl_gauss_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
     num_bins: Static[int, "in [2, inf)"],
-    sigma_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
+    stddev_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
 ) -> TxPair:
     """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
 
@@ -163,7 +163,7 @@ def hl_gauss_pair(
         min_value: First edge :math:`e_0`, finite, shape `[]`.
         max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
         num_bins: Number of bins :math:`K`, in [2, inf).
-        sigma_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
+        stddev_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
             shape `[]`.
 
     Returns:
@@ -184,7 +184,7 @@ def hl_gauss_pair(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    low, high, ratio = map(_number, (min_value, max_value, sigma_ratio))
+    low, high, ratio = map(_number, (min_value, max_value, stddev_ratio))
     return HlGaussPair(low, high, num_bins, ratio)
 
 
@@ -390,7 +390,7 @@ class HlGaussPair(TxPair):
     min_value: ArrayLike
     max_value: ArrayLike
     num_bins: int
-    sigma_ratio: ArrayLike
+    stddev_ratio: ArrayLike
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
@@ -399,7 +399,7 @@ class HlGaussPair(TxPair):
             min_value=self.min_value,
             max_value=self.max_value,
             num_bins=self.num_bins,
-            sigma_ratio=self.sigma_ratio,
+            stddev_ratio=self.stddev_ratio,
         )
 
     @checked(compiled=False)
@@ -457,10 +457,11 @@ def _beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
 
 def _through(functions: Sequence[Transform], x: ArrayLike) -> Array:
     """Apply functions in turn, with half precision raised to single in between."""
-    (x,), narrow = dtypes.widen(jnp.asarray(x))
+    given = jnp.asarray(x)
+    x = dtypes.raised(given)
     for function in functions:
         x = function(x)
-    return narrow(x)
+    return dtypes.like(x, given)
 
 
 @checked

@@ -17,7 +17,7 @@ __all__ = ["dueling_q_values"]
 @checked
 def dueling_q_values(
     v: Float[ArrayLike, ""],
-    advantages: Float[ArrayLike, "A"],
+    adv: Float[ArrayLike, "A"],
     *,
     action_mask: Bool[ArrayLike, "A"] | None = None,
 ) -> Float[Array, "A"]:
@@ -32,7 +32,7 @@ def dueling_q_values(
 
     Args:
         v: State value, shape `[]`.
-        advantages: Advantages :math:`A`, shape `[A]`.
+        adv: Advantages :math:`A`, shape `[A]`.
         action_mask: True for legal actions, shape `[A]`; or None if all are.
 
     Returns:
@@ -49,5 +49,5 @@ def dueling_q_values(
         Ziyu Wang and others, *Dueling Network Architectures for Deep Reinforcement
         Learning*, equation 9, 2016. https://arxiv.org/abs/1511.06581
     """
-    q = v + (advantages - arrays.masked_mean(advantages, action_mask))
+    q = v + (adv - arrays.masked_mean(adv, mask=action_mask))
     return q if action_mask is None else jnp.where(action_mask, q, -jnp.inf)

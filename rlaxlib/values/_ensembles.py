@@ -25,7 +25,7 @@ __all__ = ["ensemble_value", "subset_minimum"]
 def ensemble_value(
     q: Float[ArrayLike, "N"],
     kind: Literal["min", "mean", "min_max_mix"] = "min",
-    weight: Float[ArrayLike, "in [0, 1]"] = 0.75,
+    mix: Float[ArrayLike, "in [0, 1]"] = 0.75,
 ) -> Float[Array, ""]:
     """Reduce the values of an ensemble to one: minimum, mean or a mix (BCQ).
 
@@ -42,13 +42,13 @@ def ensemble_value(
     Args:
         q: Values :math:`q_i` of the critics, shape `[N]`.
         kind: Reduction: `"min"`, `"mean"` or `"min_max_mix"`.
-        weight: Weight :math:`w` of the minimum in the mix, in [0, 1], shape `[]`.
+        mix: Weight :math:`w` of the minimum in the mix, in [0, 1], shape `[]`.
 
     Returns:
         Value, shape `[]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, `kind` or concrete `weight` is wrong.
+        ArgumentError: If a shape, dtype, `kind` or concrete `mix` is wrong.
 
     Example:
         >>> value, q = rlaxlib.ensemble_value, jnp.array([1.0, 5.0, 3.0])
@@ -68,7 +68,7 @@ def ensemble_value(
     if kind == "mean":
         return jnp.mean(q)
     low, high = safe.smallest(q), safe.largest(q)
-    return safe.product(weight, low) + safe.product(1 - weight, high)
+    return safe.product(mix, low) + safe.product(1 - mix, high)
 
 
 @checked

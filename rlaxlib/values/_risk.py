@@ -1,11 +1,11 @@
 """Risk measures and distortions: CVaR, Wang, CPW and the power distortion.
 
 - `conditional_value_at_risk`: CVaR of quantiles, samples or atoms;
-- `cvar_fractions`, `wang_fractions`, `cpw_fractions`, `power_fractions`: distortions.
+- `wang_fractions`, `cpw_fractions`, `power_fractions`: distortions.
 
 A distortion :math:`β` moves the fractions :math:`τ` of a return distribution. The mean
 of the quantiles :math:`F⁻¹(β(τ))` is then risk-averse or risk-seeking. IQN applies
-:math:`β` to its random fractions.
+:math:`β` to its random fractions. The distortion of CVaR is `eta * fractions`.
 
 Functions here take the quantiles or fractions of one state. Use `jax.vmap` for a batch.
 """
@@ -23,7 +23,6 @@ from rlaxlib._core.types import Array, ArrayLike, Float
 __all__ = [
     "conditional_value_at_risk",
     "cpw_fractions",
-    "cvar_fractions",
     "power_fractions",
     "wang_fractions",
 ]
@@ -32,7 +31,7 @@ __all__ = [
 @checked
 def conditional_value_at_risk(
     quantiles: Float[ArrayLike, "N"],
-    eta: Float[ArrayLike, "in (0, 1]"],
+    fraction: Float[ArrayLike, "in (0, 1]"],
     *,
     probs: Float[ArrayLike, "N in [0, 1]"] | None = None,
 ) -> Float[Array, ""]:
@@ -48,7 +47,7 @@ def conditional_value_at_risk(
 
     Args:
         quantiles: Quantiles at midpoints, samples, or atoms, in any order, shape `[N]`.
-        eta: Probability :math:`η` of the tail in (0, 1], shape `[]`.
+        fraction: Probability :math:`η` of the tail in (0, 1], shape `[]`.
         probs: Probabilities :math:`p`, in [0, 1], of sum 1, shape `[N]`; or None for
             :math:`1/N`.
 
@@ -60,7 +59,7 @@ def conditional_value_at_risk(
 
     Example:
         >>> quantiles = jnp.array([8.0, 2.0, 4.0, 6.0])
-        >>> print(rlaxlib.conditional_value_at_risk(quantiles, eta=0.5))
+        >>> print(rlaxlib.conditional_value_at_risk(quantiles, fraction=0.5))
         3.0
 
     References:
@@ -69,43 +68,9 @@ def conditional_value_at_risk(
     """
     p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
     x, p = jax.lax.sort_key_val(quantiles, p)
-    weights = jnp.clip(eta - (jnp.cumsum(p) - p), 0, p)
+    weights = jnp.clip(fraction - (jnp.cumsum(p) - p), 0, p)
     weights = jnp.where(jnp.isnan(x), p, weights)  # Sorted last, beyond the tail.
-    return safe.expectation(weights, x) / eta
-
-
-@checked
-def cvar_fractions(
-    fractions: Float[ArrayLike, "N in [0, 1]"],
-    eta: Float[ArrayLike, "in [0, 1]"],
-) -> Float[Array, "N"]:
-    """Distort fractions by the conditional value at risk (CVaR).
-
-    Takes the fractions of one state, returns one fraction for each.
-
-    .. math:: β(τ) = η τ
-
-    The mean of the quantiles at the result is the `conditional_value_at_risk`.
-
-    Args:
-        fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        eta: Probability :math:`η` of the tail in [0, 1], shape `[]`.
-
-    Returns:
-        Fractions, each in [0, 1], shape `[N]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong.
-
-    Example:
-        >>> print(rlaxlib.cvar_fractions(jnp.array([0.25, 0.5, 1.0]), eta=0.5))
-        [0.125 0.25  0.5  ]
-
-    References:
-        Will Dabney and others, *Implicit Quantile Networks for Distributional
-        Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
-    """
-    return eta * fractions
+    return safe.expectation(weights, x) / fraction
 
 
 @checked

@@ -179,7 +179,7 @@ def munchausen_q_learning(
     target_q_t: Float[ArrayLike, "A"],
     temperature: Float[ArrayLike, "in (0, inf)"] = 0.03,
     munchausen_coefficient: Float[ArrayLike, "in [0, 1]"] = 0.9,
-    clip_value_min: Float[ArrayLike, "in [-inf, 0]"] = -1.0,
+    min_bonus: Float[ArrayLike, "in [-inf, 0]"] = -1.0,
     *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -201,7 +201,7 @@ def munchausen_q_learning(
         target_q_tm1: Target network's :math:`q̄_{t-1}`, -inf if illegal, shape `[A]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
         munchausen_coefficient: Weight :math:`α` of the bonus in [0, 1], shape `[]`.
-        clip_value_min: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
+        min_bonus: Lower bound :math:`l_0` of the bonus in [-inf, 0], shape `[]`.
         Other arguments: as `soft_q_learning`.
 
     Returns:
@@ -221,7 +221,7 @@ def munchausen_q_learning(
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
-    bonus = safe.at_least(temperature * log_pi, clip_value_min)
+    bonus = safe.at_least(temperature * log_pi, min_bonus)
     r_t = r_t + safe.product(munchausen_coefficient, bonus)
     q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
@@ -232,7 +232,7 @@ def _soft_value(
 ) -> Array:
     """Return the soft value of the legal actions, 0 if no action is legal."""
     gaps, legal = legality.gaps(q, action_mask, temperature)
-    total = jnp.sum(jnp.exp(gaps), where=legal)
+    total = jnp.sum(jnp.exp(gaps))
     # The logarithm of 0 has a NaN gradient.
     log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
     return devices.largest(q, legal, None) + temperature * log_total

@@ -6,7 +6,7 @@ import pytest
 
 import rlaxlib
 from benchmarks import __main__ as command
-from benchmarks import growth, steps
+from benchmarks import growth, memory, steps
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # rlax's.
 
@@ -46,8 +46,11 @@ def test_the_page_has_a_row_for_each_comparison(rlax, monkeypatch, tmp_path):
     monkeypatch.setattr(growth, "GROWTH", [growth.GROWTH[1]._replace(sizes=(4,))])
     layouts = growth.layouts
     monkeypatch.setattr(growth, "layouts", lambda library, _: layouts(library, 3))
+    monkeypatch.setattr(memory, "SOFTMAX", memory.SOFTMAX[:1])
+    monkeypatch.setattr(command, "LARGE", (32, 8, 64))
+    monkeypatch.setattr(command, "SMALL", (16, 8, 64))
     monkeypatch.setattr(jax, "clear_caches", lambda: None)
     command.main(["--quick", "--output", str(tmp_path / "page.md")])
     page = (tmp_path / "page.md").read_text()
-    for text in ("| DQN |", "| geometric mean |", "n = 4", "B = 8192"):
+    for text in ("| DQN |", "| geometric mean |", "n = 4", "B = 8192", "| logits |"):
         assert text in page

@@ -9,7 +9,7 @@ from foreign import Tensor, TorchTensor, Variable
 
 import rlaxlib
 from rlaxlib import ArgumentError
-from rlaxlib._core import binding, hints, signatures
+from rlaxlib._core import hints, signatures, specs
 
 B, T, A = 3, 5, 2
 KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
@@ -371,12 +371,12 @@ MISTAKES = {
         ANY_HINT,
     ),
     "a mask of floats": (
-        lambda: r.masked_mean(x(T), np.ones(T, np.float32)),
+        lambda: r.masked_mean(x(T), mask=np.ones(T, np.float32)),
         ["`mask.astype(bool)`"],
         ["vmap"],
     ),
     "weights as a mask": (
-        lambda: r.masked_mean(x(T), x(T)),
+        lambda: r.masked_mean(x(T), mask=x(T)),
         ["`mask` is float32[5], must be a bool array"],
         ANY_HINT,
     ),
@@ -520,7 +520,7 @@ MISTAKES = {
         ["sample_mask"],
     ),
     "a masked array as the mask": (
-        lambda: r.masked_mean(x(T), np.ma.masked_array(np.ones(T, bool))),
+        lambda: r.masked_mean(x(T), mask=np.ma.masked_array(np.ones(T, bool))),
         ["`mask.filled(...)`"],
         ["getmaskarray"],
     ),
@@ -626,10 +626,7 @@ def takes_one_example(row):
     wanted = signatures.read(function).arrays
     names = row.inputs().keys()
     return names <= wanted.keys() and not any(
-        binding.is_many(axis)
-        for n in names
-        for axes in wanted[n].shapes
-        for axis in axes
+        specs.is_many(axis) for n in names for axes in wanted[n].shapes for axis in axes
     )
 
 

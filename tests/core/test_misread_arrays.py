@@ -9,7 +9,7 @@ from foreign import Tensor
 
 import rlaxlib as r
 from rlaxlib import ArgumentError
-from rlaxlib._core import binding, signatures, specs
+from rlaxlib._core import signatures, specs
 
 DTYPES = {"Bool": bool, "Int": np.int32}
 MISREAD = {
@@ -28,7 +28,7 @@ def paths(path, hint):
     elif spec:
         yield from [(path, spec)] * spec.is_array
     elif specs.is_record(hint):
-        for name, part in specs._hints(hint).items():
+        for name, part in specs.fields(hint).items():
             yield from paths(f"{path}.{name}", part)
     elif parts := specs.contents(hint):
         is_union = "Union" in str(type(hint)) or type(None) in hint.__args__
@@ -44,12 +44,12 @@ def build(path, hint, at, bad):
     if spec and spec.is_tree:
         return {"w": bad if at.startswith(f"{path}[") else np.ones(1, np.float32)}
     if spec and spec.is_array:
-        shape = (1,) * sum(not binding.is_many(axis) for axis in spec.shapes[0])
+        shape = (1,) * sum(not specs.is_many(axis) for axis in spec.shapes[0])
         return KEY if spec.kind == "Key" else np.ones(shape, dtype_of(spec))
     if spec:
         return spec.options[0] if spec.options else False
     if specs.is_record(hint):
-        fields = specs._hints(hint).items()
+        fields = specs.fields(hint).items()
         return hint(*[build(f"{path}.{n}", part, at, bad) for n, part in fields])
     if parts := specs.contents(hint):
         if "Union" in str(type(hint)) or type(None) in hint.__args__:

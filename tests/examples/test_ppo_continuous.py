@@ -30,7 +30,7 @@ def make_agent():
     agent = example.make_agent(jax.random.key(0), SHORT)
     agent, rollout = collect(agent, jax.random.key(1))
     agent = estimate(agent, rollout)[0]
-    seen = example.rlaxlib.running_moments().update(rollout.observation, agent.moments)
+    seen = example.rlaxlib.running_moments().update(agent.moments, rollout.observation)
     time = jnp.array([195, 196, 20, 30])
     env_state = agent.env_state.replace(time=time)
     return agent.replace(moments=seen[1], env_state=env_state)

@@ -154,7 +154,7 @@ def test_a_duration_fits_the_integer_type_of_the_state():
     keys = jax.random.split(jax.random.key(0), 200)
 
     def sample(key):
-        return rlaxlib.ez_greedy(key, state, np.zeros(3, np.float32), 1.0, mu=0.1)[1]
+        return rlaxlib.ez_greedy(key, state, np.zeros(3, np.float32), 1.0, 0.1)[1]
 
     remaining = jax.jit(jax.vmap(sample))(keys).remaining
     assert remaining.dtype == jnp.int8

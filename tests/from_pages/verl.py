@@ -75,7 +75,9 @@ def token_baseline(returns, log_probs, sum_squared_probs, mask):
     steps = (1 - 2 * jnp.exp(log_probs) + sum_squared_probs) * mask
     weights = jnp.cumsum(steps, axis=-1) * mask
     total = jnp.sum(weights, axis=0) + 1e-8
-    return jnp.sum(returns * weights, axis=0) / total
+    second = jnp.sort(jnp.sum(mask, axis=-1))[-2]
+    baseline = jnp.sum(returns * weights, axis=0) / total
+    return jnp.where(jnp.arange(T) < second, baseline, 0.0)
 
 
 def ppo(log_prob, old_log_prob, adv, low=0.2, high=0.28):

@@ -19,7 +19,7 @@ MASK = np.array([True, True, False, True, False])
 OPTIONS = [
     {"baseline": baseline, "scale": scale}
     for baseline in ("mean", "leave_one_out", "none", 2.0)
-    for scale in ("std", "none")
+    for scale in ("stddev", "none")
 ]
 # Log-probabilities of three answers, their rewards, and all groups of four answers.
 LOGITS, VALUES = np.float32([0.3, -0.5, 0.1]), np.float32([0, 1, 0.25])

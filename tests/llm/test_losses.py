@@ -33,7 +33,7 @@ LOSSES = {
         adv * rlaxlib.gspo_ratio(log_prob, old_log_prob, **settings)
     ),
     "gspo token": lambda log_prob, old_log_prob, adv, **settings: (
-        adv * rlaxlib.gspo_ratio(log_prob, old_log_prob, "token", **settings)
+        adv * rlaxlib.gspo_ratio(log_prob, old_log_prob, "gspo_token", **settings)
     ),
     **{
         kind: lambda log_prob, old_log_prob, adv, kind=kind, **settings: (
@@ -197,8 +197,8 @@ def test_sapo_fades_faster_for_negative_advantages():
 @pytest.mark.parametrize("mask", [None, MASK])
 def test_gspo_ratios_of_sequence_and_tokens_agree(mask):
     sequence, token = (
-        functools.partial(rlaxlib.gspo_ratio, level=level, sample_mask=mask)
-        for level in ("sequence", "token")
+        functools.partial(rlaxlib.gspo_ratio, kind=kind, sample_mask=mask)
+        for kind in ("gspo", "gspo_token")
     )
     one, other = (value_and_gradient(each, NEW, OLD) for each in (sequence, token))
     np.testing.assert_array_equal(one[0], other[0])
@@ -208,11 +208,11 @@ def test_gspo_ratios_of_sequence_and_tokens_agree(mask):
     close(one[0], np.where(valid, ratio, 0.0))
 
 
-def test_token_level_gspo_gives_each_token_its_own_advantage():
+def test_gspo_token_gives_each_token_its_own_advantage():
     adv = np.arange(6, dtype=np.float32)
 
     def loss(log_prob):
-        return -adv * rlaxlib.gspo_ratio(log_prob, OLD, "token")
+        return -adv * rlaxlib.gspo_ratio(log_prob, OLD, "gspo_token")
 
     ratio = np.exp(np.mean(NEW - OLD))
     close(gradient(loss), -adv * ratio)

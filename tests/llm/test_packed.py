@@ -36,7 +36,7 @@ def weights(level):
 FUNCTIONS = {
     "gspo": lambda x, old, adv, **options: rlaxlib.gspo_ratio(x, old, **options),
     "gspo by token": lambda x, old, adv, **options: rlaxlib.gspo_ratio(
-        x, old, "token", **options
+        x, old, "gspo_token", **options
     ),
     "gmpo": gmpo,
     "rewards": shaped,
@@ -95,7 +95,7 @@ def test_the_loss_of_packed_rows_is_that_of_their_answers(kind):
 
 
 @pytest.mark.parametrize("baseline", ["mean", "leave_one_out", "none"])
-@pytest.mark.parametrize("scale", ["std", "mean", "none"])
+@pytest.mark.parametrize("scale", ["stddev", "mean", "none"])
 def test_groups_by_ids_are_groups_of_any_size_in_any_order(baseline, scale):
     ids = np.array([3, 0, 3, 7, 0, 3, 5, 0])
     rewards = RNG.uniform(size=8).astype(np.float32)

@@ -70,7 +70,7 @@ EXPECTED = scale_of(FIRST, SECOND)
 )
 def test_episode_ends_after_its_last_reward(discount_t, truncated_t):
     scale, state = REWARD_UPDATE(
-        JOINED, discount_t, REWARD_INIT(0.0), truncated_t=truncated_t
+        REWARD_INIT(0.0), JOINED, discount_t, truncated_t=truncated_t
     )
     np.testing.assert_allclose(scale, EXPECTED, rtol=1e-6)
     np.testing.assert_allclose(state.carried, 0.9 * past_returns(SECOND, 0.9)[-1], 1e-6)
@@ -81,9 +81,9 @@ def test_reward_of_a_reset_step_is_ignored(cut):
     rewards = np.concatenate([FIRST, np.float32([np.nan]), SECOND])
     mask = np.arange(8) != 3
     scale, _ = REWARD_UPDATE(
+        REWARD_INIT(0.0),
         rewards,
         np.where(mask, np.float32(0.9), np.float32(np.nan)),
-        REWARD_INIT(0.0),
         truncated_t=np.arange(8) == cut,
         sample_mask=mask,
     )
@@ -93,7 +93,7 @@ def test_reward_of_a_reset_step_is_ignored(cut):
 @pytest.mark.parametrize("mean", [0.0, 1e4])
 def test_reward_scale_is_precise_far_from_zero(mean):
     rewards = draw(400, mean=mean)
-    scale, _ = REWARD_UPDATE(rewards, 0 * rewards, REWARD_INIT(0.0))
+    scale, _ = REWARD_UPDATE(REWARD_INIT(0.0), rewards, 0 * rewards)
     np.testing.assert_allclose(scale, np.std(rewards, dtype=float), rtol=1e-5)
 
 
@@ -101,9 +101,9 @@ def test_reward_scale_is_one_while_all_sums_are_equal():
     state = REWARD_INIT(0.0)
     for steps in (2, 1):
         zeros = np.zeros(steps, np.float32)
-        scale, state = REWARD_UPDATE(zeros, DISCOUNTS[:steps], state)
+        scale, state = REWARD_UPDATE(state, zeros, DISCOUNTS[:steps])
         assert scale == 1.0
-    scale, _ = REWARD_UPDATE(np.float32([0, 1e-3]), DISCOUNTS[:2], state)
+    scale, _ = REWARD_UPDATE(state, np.float32([0, 1e-3]), DISCOUNTS[:2])
     np.testing.assert_allclose(scale, np.sqrt(1e-6 * 4 / 25 + 1e-8), rtol=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_reward_scale_of_two_chunks_is_that_of_the_whole_stream(at):
     discounts = np.where(THIRD, np.float32(0), DISCOUNTS)
     state = REWARD_INIT(0.0)
     for part in (slice(None, at), slice(at, None)):
-        scale, state = REWARD_UPDATE(JOINED[part], discounts[part], state)
+        scale, state = REWARD_UPDATE(state, JOINED[part], discounts[part])
     np.testing.assert_allclose(scale, EXPECTED, rtol=1e-6)
 
 
@@ -123,7 +123,7 @@ def test_streams_share_their_moments_and_carry_their_own_sums():
     over_streams = jax.jit(jax.vmap(update, axis_name="streams"))
     discounts = np.full((3, 4), 0.9, np.float32)
     for chunk in rewards:
-        scale, states = over_streams(chunk, discounts, states)
+        scale, states = over_streams(states, chunk, discounts)
     episodes = np.concatenate(rewards, axis=1)
     close(scale, [scale_of(*episodes)] * 3)
     close(states.carried, [0.9 * past_returns(each, 0.9)[-1] for each in episodes])
@@ -131,7 +131,7 @@ def test_streams_share_their_moments_and_carry_their_own_sums():
 
 def test_reward_scale_of_half_precision_sums_in_single_precision():
     rewards = np.ones(1000, jnp.bfloat16)
-    scale, state = REWARD_UPDATE(rewards, rewards, REWARD_INIT(rewards))
+    scale, state = REWARD_UPDATE(REWARD_INIT(rewards), rewards, rewards)
     assert scale.dtype == state.carried.dtype == jnp.float32
     assert state.carried == 1000
     np.testing.assert_allclose(scale, np.std(np.arange(1000.0)), rtol=1e-5)
@@ -149,7 +149,7 @@ def test_reward_scale_can_be_carried_through_a_loop_on_a_mesh():
     )
     def on_each(rewards):
         def step(state, r_t):
-            return update_scale(r_t, jnp.full_like(r_t, 0.9), state)[::-1]
+            return update_scale(state, r_t, jnp.full_like(r_t, 0.9))[::-1]
 
         start = init_state(rewards[0, 0])
         return jax.lax.scan(step, start, rewards.reshape(2, 3))[1][-1:]
@@ -164,7 +164,7 @@ def test_reward_scale_can_be_carried_through_a_loop_on_a_mesh():
 def test_return_based_scale_equals_the_formula_of_the_paper():
     rewards, returns = draw(50), draw(9, mean=30.0)
     discounts = np.where(np.arange(50) % 7 == 6, 0.0, 0.99).astype(np.float32)
-    scale, _ = BASED_UPDATE(rewards, discounts, returns, BASED_INIT(0.0))
+    scale, _ = BASED_UPDATE(BASED_INIT(0.0), rewards, discounts, returns)
     square = np.mean(returns.astype(float) ** 2)
     expected = np.var(rewards, dtype=float) + np.var(discounts, dtype=float) * square
     np.testing.assert_allclose(scale, np.sqrt(expected), rtol=1e-6)
@@ -172,12 +172,12 @@ def test_return_based_scale_equals_the_formula_of_the_paper():
 
 def test_return_based_scale_has_a_lower_bound_and_is_one_while_nothing_varies():
     same, first = np.zeros(5, np.float32), np.float32([1, 0, 0, 0, 0])
-    scale, state = BASED_UPDATE(same, DISCOUNTS[:5], same, BASED_INIT(0.0))
+    scale, state = BASED_UPDATE(BASED_INIT(0.0), same, DISCOUNTS[:5], same)
     assert scale == 1.0
-    scale, _ = BASED_UPDATE(np.float32(1e-6) * first, DISCOUNTS[:5], same, state)
+    scale, _ = BASED_UPDATE(state, np.float32(1e-6) * first, DISCOUNTS[:5], same)
     np.testing.assert_allclose(scale, 1e-2)
     _, update = rlaxlib.return_based_scale(min_scale=0.5)
-    assert jax.jit(update)(np.float32(0.1) * first, same, same, state)[0] == 0.5
+    assert jax.jit(update)(state, np.float32(0.1) * first, same, same)[0] == 0.5
 
 
 def test_return_based_scale_over_devices_is_that_of_all_numbers():
@@ -189,10 +189,10 @@ def test_return_based_scale_over_devices_is_that_of_all_numbers():
     @functools.partial(jax.pmap, axis_name="devices")
     def on_each(rewards, discounts, returns, mask, returns_mask):
         masks = {"sample_mask": mask, "returns_mask": returns_mask}
-        return update(rewards, discounts, returns, BASED_INIT(0.0), **masks)[0]
+        return update(BASED_INIT(0.0), rewards, discounts, returns, **masks)[0]
 
     masks = {"sample_mask": mask, "returns_mask": returns_mask}
-    alone, _ = BASED_UPDATE(rewards, discounts, returns, BASED_INIT(0.0), **masks)
+    alone, _ = BASED_UPDATE(BASED_INIT(0.0), rewards, discounts, returns, **masks)
     close(on_each(rewards, discounts, returns, mask, returns_mask), [alone] * 4)
 
 
@@ -202,38 +202,38 @@ def test_return_based_scale_over_devices_is_that_of_all_numbers():
 def test_without_discounts_both_scales_are_the_deviation_of_the_rewards():
     zeros = 0 * JOINED
     expected = np.std(JOINED, dtype=float)
-    close(REWARD_UPDATE(JOINED, zeros, REWARD_INIT(0.0))[0], expected)
-    close(BASED_UPDATE(JOINED, zeros, JOINED, BASED_INIT(0.0))[0], expected)
+    close(REWARD_UPDATE(REWARD_INIT(0.0), JOINED, zeros)[0], expected)
+    close(BASED_UPDATE(BASED_INIT(0.0), JOINED, zeros, JOINED)[0], expected)
 
 
 def test_scales_are_proportional_to_the_rewards():
     returns = draw(7)
-    one, _ = REWARD_UPDATE(JOINED, DISCOUNTS, REWARD_INIT(0.0))
-    ten, _ = REWARD_UPDATE(10 * JOINED, DISCOUNTS, REWARD_INIT(0.0))
+    one, _ = REWARD_UPDATE(REWARD_INIT(0.0), JOINED, DISCOUNTS)
+    ten, _ = REWARD_UPDATE(REWARD_INIT(0.0), 10 * JOINED, DISCOUNTS)
     np.testing.assert_allclose(ten, 10 * np.asarray(one), rtol=1e-5)
     discounts = DISCOUNTS * THIRD
-    one, _ = BASED_UPDATE(JOINED, discounts, returns, BASED_INIT(0.0))
-    ten, _ = BASED_UPDATE(10 * JOINED, discounts, 10 * returns, BASED_INIT(0.0))
+    one, _ = BASED_UPDATE(BASED_INIT(0.0), JOINED, discounts, returns)
+    ten, _ = BASED_UPDATE(BASED_INIT(0.0), 10 * JOINED, discounts, 10 * returns)
     np.testing.assert_allclose(ten, 10 * np.asarray(one), rtol=1e-5)
 
 
 def test_update_of_masked_rewards_changes_nothing():
     nan, mask = np.full(7, np.nan, np.float32), np.zeros(7, bool)
-    _, state = REWARD_UPDATE(JOINED, DISCOUNTS, REWARD_INIT(0.0))
-    _, based = BASED_UPDATE(JOINED, DISCOUNTS, JOINED, BASED_INIT(0.0))
+    _, state = REWARD_UPDATE(REWARD_INIT(0.0), JOINED, DISCOUNTS)
+    _, based = BASED_UPDATE(BASED_INIT(0.0), JOINED, DISCOUNTS, JOINED)
     with jax.debug_nans(True):
-        _, same = REWARD_UPDATE(nan, nan, state, sample_mask=mask)
+        _, same = REWARD_UPDATE(state, nan, nan, sample_mask=mask)
         masks = {"sample_mask": mask, "returns_mask": mask}
-        _, same_based = BASED_UPDATE(nan, nan, nan, based, **masks)
+        _, same_based = BASED_UPDATE(based, nan, nan, nan, **masks)
     np.testing.assert_array_equal(*map(jax.tree.leaves, (same, state)))
     np.testing.assert_array_equal(*map(jax.tree.leaves, (same_based, based)))
 
 
 def test_gradients_of_the_scales_are_stopped():
     def total(x, discounts):
-        scale, state = REWARD_UPDATE(x, discounts, REWARD_INIT(0.0))
-        based, _ = BASED_UPDATE(x, discounts, x, BASED_INIT(0.0))
-        return scale + state.carried + based + RANGE_UPDATE(x, RANGE_INIT(0.0))[0]
+        scale, state = REWARD_UPDATE(REWARD_INIT(0.0), x, discounts)
+        based, _ = BASED_UPDATE(BASED_INIT(0.0), x, discounts, x)
+        return scale + state.carried + based + RANGE_UPDATE(RANGE_INIT(0.0), x)[0]
 
     for gradient in jax.jit(jax.grad(total, (0, 1)))(JOINED, DISCOUNTS):
         assert not np.any(gradient)
@@ -243,9 +243,9 @@ def test_scales_keep_double_precision():
     with contract.x64(True):
         x = np.array([1.0, 9.0])
         results = (
-            REWARD_UPDATE(x, x / 10, REWARD_INIT(x)),
-            BASED_UPDATE(x, x / 10, x, BASED_INIT(x)),
-            RANGE_UPDATE(x, RANGE_INIT(x)),
+            REWARD_UPDATE(REWARD_INIT(x), x, x / 10),
+            BASED_UPDATE(BASED_INIT(x), x, x / 10, x),
+            RANGE_UPDATE(RANGE_INIT(x), x),
         )
     assert {each.dtype for each in jax.tree.leaves(results)} == {np.dtype("float64")}
 
@@ -259,32 +259,43 @@ def test_percentile_scale_is_unbiased_from_the_first_update_on(mean):
     state, spreads = RANGE_INIT(updates[0]), [spread(update) for update in updates]
     weights = 0.01 * 0.99 ** np.arange(4.0)[::-1]
     for n, update in enumerate(updates, start=1):
-        scale, state = RANGE_UPDATE(update, state)
+        scale, state = RANGE_UPDATE(state, update)
         used = weights[-n:] / weights[-n:].sum()
         np.testing.assert_allclose(scale, used @ spreads[:n], rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_percentile_scale_from_a_first_value_does_not_correct_the_bias(first):
+    updates = draw((4, 40), deviation=1e4)
+    state = RANGE_INIT(updates[0], first)
+    expected = first
+    for update in updates:
+        scale, state = RANGE_UPDATE(state, update)
+        expected += 0.01 * (spread(update) - expected)
+        np.testing.assert_allclose(scale, expected, rtol=1e-5)
+
+
 def test_percentile_scale_does_not_amplify_small_returns():
-    scale, state = RANGE_UPDATE(np.float32(0.1) * draw(40), RANGE_INIT(0.0))
+    scale, state = RANGE_UPDATE(RANGE_INIT(0.0), np.float32(0.1) * draw(40))
     assert scale == 1.0
     assert state.mean.spread < 0.5
     same = np.full(40, 1e6 + 0.3, np.float32)
-    scale, _ = RANGE_UPDATE(same, RANGE_INIT(0.0))
+    scale, _ = RANGE_UPDATE(RANGE_INIT(0.0), same)
     assert scale == 1.0
 
 
 def test_lower_bound_applies_to_the_average_not_to_each_update():
-    update = jax.jit(rlaxlib.percentile_scale(decay=0.5, low=0.0, high=100.0).update)
-    _, state = update(np.float32([0, 0.25]), RANGE_INIT(0.0))
-    scale, _ = update(np.float32([0, 2]), state)
+    update = jax.jit(rlaxlib.percentile_scale(0.5, 0.0, 100.0).update)
+    _, state = update(RANGE_INIT(0.0), np.float32([0, 0.25]))
+    scale, _ = update(state, np.float32([0, 2]))
     close(scale, (0.25 * 0.25 + 0.5 * 2.0) / 0.75)
 
 
 def test_percentile_scale_ignores_an_outlier():
     returns = draw(1000, deviation=10.0)
-    expected, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
+    expected, _ = RANGE_UPDATE(RANGE_INIT(0.0), returns)
     returns[7] = 1e9
-    scale, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
+    scale, _ = RANGE_UPDATE(RANGE_INIT(0.0), returns)
     np.testing.assert_allclose(scale, expected, rtol=0.02)
 
 
@@ -296,7 +307,7 @@ def test_percentile_scale_with_a_decay_close_to_one_weights_updates_equally(rate
     @jax.jit
     def run(state):
         def step(state, update):
-            return update_scale(update, state)[::-1]
+            return update_scale(state, update)[::-1]
 
         return jax.lax.scan(step, state, updates)[1][-1]
 
@@ -307,35 +318,35 @@ def test_percentile_scale_with_a_decay_close_to_one_weights_updates_equally(rate
 
 
 def test_returns_may_be_integers_of_any_shape():
-    scale, _ = RANGE_UPDATE(np.arange(202).reshape(2, 101) // 2, RANGE_INIT(0))
+    scale, _ = RANGE_UPDATE(RANGE_INIT(0), np.arange(202).reshape(2, 101) // 2)
     close(scale, spread(np.arange(202) // 2))
 
 
 def test_percentile_scale_is_proportional_to_the_returns_beyond_the_bound():
     returns = draw(40, deviation=10.0)
-    one, _ = RANGE_UPDATE(returns, RANGE_INIT(0.0))
-    ten, _ = RANGE_UPDATE(10 * returns + 3, RANGE_INIT(0.0))
+    one, _ = RANGE_UPDATE(RANGE_INIT(0.0), returns)
+    ten, _ = RANGE_UPDATE(RANGE_INIT(0.0), 10 * returns + 3)
     np.testing.assert_allclose(ten, 10 * np.asarray(one), rtol=1e-6)
 
 
 def test_percentile_scale_of_masked_returns_is_that_without_them():
     returns = draw((6, 3), deviation=10.0)
     mask = np.arange(6) % 3 > 0
-    expected, _ = RANGE_UPDATE(returns[mask], RANGE_INIT(0.0))
+    expected, _ = RANGE_UPDATE(RANGE_INIT(0.0), returns[mask])
     returns[~mask] = np.nan
     close(
-        RANGE_UPDATE(returns, RANGE_INIT(0.0), sample_mask=mask)[0],
+        RANGE_UPDATE(RANGE_INIT(0.0), returns, sample_mask=mask)[0],
         expected,
     )
 
 
 def test_percentile_update_without_returns_changes_nothing():
-    _, later = RANGE_UPDATE(draw(40), RANGE_INIT(0.0))
+    _, later = RANGE_UPDATE(RANGE_INIT(0.0), draw(40))
     masked = np.float32([np.nan]), np.array([False])
     with jax.debug_nans(True):
         for state in (RANGE_INIT(0.0), later):
             for returns, mask in (masked, (np.float32([]), None)):
-                scale, same = RANGE_UPDATE(returns, state, sample_mask=mask)
+                scale, same = RANGE_UPDATE(state, returns, sample_mask=mask)
                 np.testing.assert_array_equal(
                     jax.tree.leaves(same), jax.tree.leaves(state)
                 )
@@ -345,7 +356,7 @@ def test_percentile_update_without_returns_changes_nothing():
 def test_nan_return_gives_a_nan_percentile():
     returns = draw(40)
     returns[3] = np.nan
-    assert np.isnan(RANGE_UPDATE(returns, RANGE_INIT(0.0))[1].mean.low)
+    assert np.isnan(RANGE_UPDATE(RANGE_INIT(0.0), returns)[1].mean.low)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -356,7 +367,7 @@ def test_percentiles_over_devices_are_those_of_all_returns(masked):
 
     def on_each(x, mask):
         mask = mask if masked else None
-        return update_together(x, RANGE_INIT(0.0), sample_mask=mask)[0]
+        return update_together(RANGE_INIT(0.0), x, sample_mask=mask)[0]
 
     found = jax.pmap(on_each, "devices")(returns, mask)
     close(found, [spread(returns[mask])] * 4)
@@ -376,7 +387,7 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
     )
     def on_each(updates):
         def step(state, update):
-            return update_scale(update, state)[::-1]
+            return update_scale(state, update)[::-1]
 
         start = init_state(0.0 if axis_name else updates[0, 0])
         return jax.lax.scan(step, start, updates.T)[1][:1]
@@ -402,16 +413,20 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
         ("return_based_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         ("return_based_scale", {"min_scale": "1"}, "`min_scale` is '1', must be a fl"),
         ("percentile_scale", {"decay": 1.0}, r"`decay` is 1\.0, must be in \[0, 1\)"),
-        ("percentile_scale", {"low": -1.0}, r"`low` is -1\.0, must be in \[0, 100\]"),
         (
             "percentile_scale",
-            {"high": 101.0},
-            r"`high` is 101\.0, must be in \[5\.0, 10",
+            {"low_percentile": -1.0},
+            r"`low_percentile` is -1\.0, must be in \[0, 100\]",
         ),
         (
             "percentile_scale",
-            {"low": 60.0, "high": 50.0},
-            r"`high` is 50\.0, must be in \[60\.0, 100\]",
+            {"high_percentile": 101.0},
+            r"`high_percentile` is 101\.0, must be in \[5\.0, 10",
+        ),
+        (
+            "percentile_scale",
+            {"low_percentile": 60.0, "high_percentile": 50.0},
+            r"`high_percentile` is 50\.0, must be in \[60\.0, 100\]",
         ),
         ("percentile_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         (
@@ -436,14 +451,14 @@ def test_names_the_wrong_argument():
     with pytest.raises(
         rlaxlib.ArgumentError, match=r"^RewardScale.update: `truncated_t` ha"
     ):
-        rlaxlib.reward_scale().update(x, x, REWARD_INIT(x), **masks)
+        rlaxlib.reward_scale().update(REWARD_INIT(x), x, x, **masks)
     for name in ("sample_mask", "returns_mask"):
         masks = {name: np.ones(2, bool)}
         with pytest.raises(
             rlaxlib.ArgumentError,
             match=rf"^ReturnBasedScale.update: `{name}` has shape",
         ):
-            rlaxlib.return_based_scale().update(x, x, x, BASED_INIT(x), **masks)
+            rlaxlib.return_based_scale().update(BASED_INIT(x), x, x, x, **masks)
 
 
 @pytest.mark.parametrize(
@@ -466,4 +481,4 @@ def test_percentile_scale_names_the_wrong_argument(returns, mask, message):
     with pytest.raises(
         rlaxlib.ArgumentError, match=f"^PercentileScale.update: {message}"
     ):
-        rlaxlib.percentile_scale().update(returns, RANGE_INIT(0.0), sample_mask=mask)
+        rlaxlib.percentile_scale().update(RANGE_INIT(0.0), returns, sample_mask=mask)

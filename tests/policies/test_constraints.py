@@ -88,7 +88,7 @@ def control(costs, **settings):
 
     @jax.jit
     def run(costs):
-        return jax.lax.scan(lambda s, c: update(c, s)[::-1], init(), costs)[1]
+        return jax.lax.scan(lambda s, c: update(s, c)[::-1], init(), costs)[1]
 
     return run(np.asarray(costs))
 
@@ -113,7 +113,7 @@ def test_derivative_control_reacts_to_rising_costs_alone():
     found = control(costs, limit=10.0, k_i=0.0, k_d=4.0)
     close(found, [4.0, 2.0, 0.0, 8.0])
     init, update = rlaxlib.pid_lagrangian(10.0, 0.0, 0.0, 4.0)
-    assert jax.jit(lambda cost: update(cost, init(cost=cost))[0])(1.0) == 0
+    assert jax.jit(lambda cost: update(init(cost=cost), cost)[0])(1.0) == 0
 
 
 def test_proportional_control_damps_the_oscillation_of_the_cost():
@@ -124,7 +124,7 @@ def test_proportional_control_damps_the_oscillation_of_the_cost():
 
         def step(carry, _):
             cost, state = carry
-            multiplier, state = update(cost, state)
+            multiplier, state = update(state, cost)
             cost = cost + 0.1 * (1.0 - multiplier)  # Costs rise until it exceeds 1.
             return (cost, state), jnp.abs(cost - 1.0)
 
@@ -137,7 +137,7 @@ def test_proportional_control_damps_the_oscillation_of_the_cost():
 
 def test_multiplier_is_of_the_mean_cost_over_devices_and_has_no_gradient():
     init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5, axis_name="devices")
-    over = jax.vmap(lambda cost: update(cost, init())[0], axis_name="devices")
+    over = jax.vmap(lambda cost: update(init(), cost)[0], axis_name="devices")
 
     def total(costs):
         multipliers = over(costs)
@@ -153,7 +153,7 @@ def test_state_of_half_precision_costs_is_in_single_precision():
     init, update = rlaxlib.pid_lagrangian(2.0, 1.0, 0.5)
     costs = np.full(300, 2.015625, jnp.bfloat16)
     state, multipliers = jax.lax.scan(
-        lambda state, cost: update(cost, state)[::-1], init(costs[0]), costs
+        lambda state, cost: update(state, cost)[::-1], init(costs[0]), costs
     )
     assert {x.dtype for x in (multipliers, *state)} == {jnp.dtype(jnp.float32)}
     assert state.integral == 300 * 0.015625
@@ -165,7 +165,7 @@ def test_state_keeps_its_dtype_whatever_that_of_the_cost(dtype):
         init, update = rlaxlib.pid_lagrangian(1.0, 0.1, 0.1, 0.1)
         costs = np.full(3, 2.0, dtype)
         state, multipliers = jax.lax.scan(
-            lambda state, cost: update(cost, state)[::-1], init(), costs
+            lambda state, cost: update(state, cost)[::-1], init(), costs
         )
         assert {x.dtype for x in (*init(), *state)} == {np.dtype(np.float64)}
     # 0.1 + 0.1 + 0.1 * 2, since the cost rises from 0; then only the integral does.
@@ -174,7 +174,7 @@ def test_state_keeps_its_dtype_whatever_that_of_the_cost(dtype):
 
 def test_controller_can_be_pickled():
     init, update = pickle.loads(pickle.dumps(rlaxlib.pid_lagrangian(2.0, 1.0, 0.5)))
-    assert update(4.0, init())[0] == 3.0
+    assert update(init(), 4.0)[0] == 3.0
 
 
 # --- Errors. ---

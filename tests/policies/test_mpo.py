@@ -39,7 +39,7 @@ def e_step(q, temperature=1.0, sample_axis=0):
 
 def arguments(**changes):
     """Return the arguments of the categorical loss, some of them changed."""
-    names = "logits", "target_logits", "q_values"
+    names = "logits", "target_logits", "q"
     inputs = dict(zip(names, (LOGITS, TARGET_LOGITS, VALUES), strict=True))
     return inputs | DUALS | changes
 
@@ -204,10 +204,8 @@ def test_categorical_loss_is_the_mpo_loss_of_samples_in_expected_proportions():
 
 
 def test_each_term_of_the_categorical_loss_trains_its_own_parameters():
-    def terms(logits, target_logits, q_values, duals):
-        _, outputs = rlaxlib.categorical_mpo_loss(
-            logits, target_logits, q_values, **duals
-        )
+    def terms(logits, target_logits, q, duals):
+        _, outputs = rlaxlib.categorical_mpo_loss(logits, target_logits, q, **duals)
         temperature, policy = outputs.temperature, outputs.policy_constraint
         every = outputs.policy_loss, temperature.loss, policy.kl_loss, policy.alpha_loss
         return jnp.stack(every), outputs
@@ -243,12 +241,12 @@ def test_gradient_of_the_categorical_temperature_is_bound_minus_kl():
 def test_large_values_keep_the_prior_and_unlikely_actions_can_dominate():
     q = np.float32(1e7 + np.array([0.0, 0.0, -1e7, 0.0]))
     target = softmax(changed(TARGET_LOGITS, 2, -np.inf))
-    close(categorical(q_values=q)[1].temperature.weights, target)
+    close(categorical(q=q)[1].temperature.weights, target)
 
     temperature = categorical(
         logits=np.zeros(2, np.float32),
         target_logits=np.float32([0.0, -200.0]),
-        q_values=np.float32([0.0, 300.0]),
+        q=np.float32([0.0, 300.0]),
         projection_operator=jax.nn.relu,
         temperature_constraint=LagrangePenalty(np.float32(1.0), 0.1),
     )[1].temperature
@@ -260,7 +258,7 @@ def test_large_values_keep_the_prior_and_unlikely_actions_can_dominate():
 @pytest.mark.parametrize("q", [0.0, -1e6, 1e6])
 def test_equal_values_leave_the_target_policy_unchanged(q):
     values = np.full(4, q, np.float32)
-    _, outputs = categorical(logits=TARGET_LOGITS, q_values=values)
+    _, outputs = categorical(logits=TARGET_LOGITS, q=values)
     close(outputs.temperature.weights, softmax(TARGET_LOGITS))
     np.testing.assert_allclose(outputs.temperature.kl, 0, atol=1e-12)
     assert outputs.policy_constraint.kl == 0
@@ -277,7 +275,7 @@ def test_relative_kl_of_a_zero_bound_is_zero_or_infinite():
 def test_categorical_loss_is_finite_for_any_value_and_dual_variable():
     def loss(logits, alpha, q):
         duals = {name: each._replace(alpha=alpha) for name, each in DUALS.items()}
-        return eager(logits=logits, q_values=q, **duals)
+        return eager(logits=logits, q=q, **duals)
 
     gradient = jax.value_and_grad(loss, (0, 1), has_aux=True)
     gradient = jax.jit(jax.vmap(gradient, (None, 0, None)))
@@ -294,11 +292,11 @@ def test_an_illegal_action_is_ignored():
     def gradient(logits, others):
         return eager(logits=logits, **others)
 
-    legal = {"target_logits": TARGET_LOGITS[:3], "q_values": VALUES[:3]}
+    legal = {"target_logits": TARGET_LOGITS[:3], "q": VALUES[:3]}
     (expected, outputs), slope = gradient(LOGITS[:3], legal)
     weights = np.append(outputs.temperature.weights, 0.0)
-    by_mask = {"q_values": changed(VALUES, 3, np.nan), "action_mask": mask}
-    by_logit = {"q_values": changed(VALUES, 3, 10.0)}
+    by_mask = {"q": changed(VALUES, 3, np.nan), "action_mask": mask}
+    by_logit = {"q": changed(VALUES, 3, 10.0)}
     for never in (-1e9, -np.inf):
         logits = changed(LOGITS, 3, never)
         target = {"target_logits": changed(TARGET_LOGITS, 3, never)}

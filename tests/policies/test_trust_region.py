@@ -98,6 +98,21 @@ def test_a_search_without_success_returns_the_parameters(bad):
     jax.tree.map(np.testing.assert_array_equal, params, PARAMS)
 
 
+def test_functions_of_the_user_get_parameters_of_their_dtype():
+    params, seen = jnp.array([1.0, 2.0], jnp.bfloat16), set()
+
+    def evaluate(x):
+        seen.add(x.dtype)
+        return jnp.sum(jnp.square(x)), jnp.sum(jnp.square(x - params))
+
+    step = jnp.array([-0.1, -0.1], jnp.float32)
+    found, outputs = rlaxlib.backtracking_line_search(evaluate, params, step, 0.1)
+    product = rlaxlib.fisher_vector_product(lambda x: evaluate(x)[1], params, step)
+    assert {found.dtype, *seen} == {jnp.dtype(jnp.bfloat16)}
+    assert product.dtype == outputs.fraction.dtype == jnp.float32
+    close(outputs.loss, evaluate(found)[0])
+
+
 def test_a_direction_of_zero_has_a_step_of_zero():
     zero = jnp.zeros(3)
     size = jax.value_and_grad(lambda x: rlaxlib.trust_region_step_size(x, x))

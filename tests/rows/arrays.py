@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS, actions
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 
 def all_sum(x, axis=None):
@@ -37,10 +37,11 @@ def masked_mean(x, mask=None, axis=None, denominator=None):
     return np.sum(x * mask, axis) / count
 
 
-def standardize(x, mask=None):
+def standardize(x, mask=None, ddof=0, epsilon=0.0):
     mask = np.ones(x.shape, bool) if mask is None else mask
     mask = np.broadcast_to(lhs_broadcast(mask, x), x.shape)
-    return np.where(mask, (x - np.mean(x[mask])) / np.std(x[mask]), 0.0)
+    divisor = np.std(x[mask], ddof=ddof) + epsilon
+    return np.where(mask, (x - np.mean(x[mask])) / divisor, 0.0)
 
 
 def make_numbers(rng):
@@ -64,41 +65,27 @@ def make_replaced(rng):
     }
 
 
-NOT_IN_RLAX = "rlax has no such function"
-
-
 ROWS = [
     Row(
+        all_sum,
+        make_numbers,
         name="AllSum",
-        definition=all_sum,
-        make=make_numbers,
         find=lambda library: library.AllSum(),
         over_devices=lambda library, axis_name: library.AllSum(axis_name),
     ),
     Row(
+        all_sum,
+        make_numbers,
+        "one axis",
         name="AllSum",
-        case="one axis",
-        definition=all_sum,
-        make=make_numbers,
         settings={"axis": 0},
         find=lambda library: library.AllSum(),
     ),
+    Row(batched_index, make_indexed),
+    Row(batched_index, make_indexed, "keepdims", settings={"keepdims": True}),
     Row(
-        name="batched_index",
-        definition=batched_index,
-        make=make_indexed,
-    ),
-    Row(
-        name="batched_index",
-        case="keepdims",
-        definition=batched_index,
-        make=make_indexed,
-        settings={"keepdims": True},
-    ),
-    Row(
-        name="lhs_broadcast",
-        definition=lhs_broadcast,
-        make=lambda rng: {
+        lhs_broadcast,
+        lambda rng: {
             "source": rng.normal(size=3),
             "target": rng.normal(size=(3, 2, 2)),
         },
@@ -106,62 +93,44 @@ ROWS = [
         precision=Precision(decisive=("source",)),
     ),
     Row(
-        name="one_hot",
-        definition=one_hot,
-        make=lambda rng: {"indices": actions(rng, 5, 3)},
+        one_hot,
+        lambda rng: {"indices": actions(rng, 5, 3)},
         settings={"num_classes": ACTIONS},
         gradients=Gradients(exist=False),
-        invalid=({"num_classes": 0},),
     ),
+    Row(replace_masked, make_replaced),
     Row(
-        name="replace_masked",
-        definition=replace_masked,
-        make=make_replaced,
-        invalid=({"mask": 0.5}, {"mask": np.array([0, 1, 2, 0])}),
-    ),
-    Row(
-        name="masked_mean",
-        definition=masked_mean,
-        make=make_masked,
-        peer=Peer(why_not=NOT_IN_RLAX),
+        masked_mean,
+        make_masked,
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.masked_mean(**arguments, axis_name=axis_name)
         ),
     ),
     Row(
-        name="masked_mean",
-        case="one axis",
-        definition=masked_mean,
-        make=make_masked,
+        masked_mean,
+        make_masked,
+        "one axis",
         settings={"axis": 0},
-        peer=Peer(why_not=NOT_IN_RLAX),
         invalid=({"axis": 2},),
     ),
+    Row(masked_mean, make_masked, "denominator", settings={"denominator": 16.0}),
     Row(
-        name="masked_mean",
-        case="denominator",
-        definition=masked_mean,
-        make=make_masked,
-        settings={"denominator": 16.0},
-        peer=Peer(why_not=NOT_IN_RLAX),
-        invalid=({"denominator": 0.0}, {"denominator": -1.0}),
-    ),
-    Row(
-        name="standardize",
-        definition=standardize,
-        make=make_masked,
-        peer=Peer(why_not=NOT_IN_RLAX),
+        standardize,
+        make_masked,
         precision=Precision(condition=4.0),
         over_devices=lambda library, axis_name: (
             lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
         ),
     ),
+    Row(standardize, make_numbers, "no mask", precision=Precision(condition=4.0)),
     Row(
-        name="standardize",
-        case="no mask",
-        definition=standardize,
-        make=make_numbers,
-        peer=Peer(why_not=NOT_IN_RLAX),
+        standardize,
+        make_masked,
+        "ddof",
+        settings={"ddof": 1, "epsilon": 0.1},
         precision=Precision(condition=4.0),
+        over_devices=lambda library, axis_name: (
+            lambda **arguments: library.standardize(**arguments, axis_name=axis_name)
+        ),
     ),
 ]

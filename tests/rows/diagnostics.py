@@ -66,12 +66,12 @@ def dormant_fraction(activations, threshold=0.025, sample_mask=None):
     return np.mean(sizes / np.mean(sizes) <= threshold)
 
 
-def effective_rank(features, delta=0.01, sample_mask=None):
+def effective_rank(features, threshold=0.01, sample_mask=None):
     """Kumar et al. 2020, section 3."""
     features = features if sample_mask is None else features[sample_mask]
     sizes = np.linalg.svd(features, compute_uv=False)
     ranks = range(1, sizes.size + 1)
-    return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - delta)
+    return min(k for k in ranks if np.sum(sizes[:k]) / np.sum(sizes) >= 1 - threshold)
 
 
 def check_trajectory(r_t, discount_t, truncated_t=None, sample_mask=None, v_t=None):
@@ -208,7 +208,6 @@ ROWS = [
         approximate_kl,
         "log_ratio",
         cases={"k1": {"kind": "k1"}, "k2": {"kind": "k2"}, "k3": {"kind": "k3"}},
-        invalid=({"kind": "k4"},),
     ),
     *rows(
         "effective_sample_size",
@@ -217,55 +216,33 @@ ROWS = [
         precision=Precision(condition=4.0),
     ),
     Row(
-        name="importance_statistics",
-        definition=importance_statistics,
-        make=make_samples("log_ratio", "sample_mask"),
-        peer=Peer(why_not="rlax has no such function"),
+        importance_statistics,
+        make_samples("log_ratio", "sample_mask"),
         gradients=Gradients(exist=False),
         precision=Precision(condition=8.0),
     ),
+    Row(dormant_fraction, make_activations, gradients=Gradients(exist=False)),
     Row(
-        name="dormant_fraction",
-        definition=dormant_fraction,
-        make=make_activations,
-        peer=Peer(why_not="rlax has no such function"),
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        name="dormant_fraction",
-        case="channels",
-        definition=dormant_fraction,
-        make=make_image,
+        dormant_fraction,
+        make_image,
+        "channels",
         settings={"threshold": 0.001},
-        peer=Peer(why_not="rlax has no such function"),
         gradients=Gradients(exist=False),
-        invalid=({"threshold": -0.1},),
         over_devices=over_devices("dormant_fraction"),
     ),
+    Row(effective_rank, make_features, gradients=Gradients(exist=False)),
     Row(
-        name="effective_rank",
-        definition=effective_rank,
-        make=make_features,
-        peer=Peer(why_not="rlax has no such function"),
+        effective_rank,
+        without_mask(make_features),
+        "no mask",
+        settings={"threshold": 0.1},
         gradients=Gradients(exist=False),
-    ),
-    Row(
-        name="effective_rank",
-        case="no mask",
-        definition=effective_rank,
-        make=without_mask(make_features),
-        settings={"delta": 0.1},
-        peer=Peer(why_not="rlax has no such function"),
-        gradients=Gradients(exist=False),
-        invalid=({"delta": -0.1}, {"delta": 1.0}),
         over_devices=over_devices("effective_rank"),
     ),
     Row(
-        name="check_trajectory",
-        definition=check_trajectory,
-        make=make_trajectory,
+        check_trajectory,
+        make_trajectory,
         find=checked,
-        peer=Peer(why_not="rlax has no such function"),
         gradients=Gradients(exist=False),
     ),
 ]

@@ -5,7 +5,7 @@ import functools
 import jax
 import numpy as np
 import scipy.stats
-from row import Gradients, Loose, Peer, Precision, Row
+from row import Gradients, Loose, Precision, Row
 
 TRAJECTORIES, STEPS, TASKS = 4, 5, 3
 
@@ -121,57 +121,37 @@ def over_devices(library, axis_name):
     return functools.partial(library.off_policy_evaluation, axis_name=axis_name)
 
 
-def row(definition, make, case="", **fields):
-    return Row(
-        name=definition.__name__,
-        case=case,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not="rlax has none"),
-        **fields,
-    )
-
-
 DATA = ("r_t", "discount_t", "rho_tm1")
 
 
 VALUES = ("q_tm1", "v_tm1")
 
 
-OUTSIDE = (
-    {"discount_t": np.full((TRAJECTORIES, STEPS), 1.1)},
-    {"rho_tm1": np.full((TRAJECTORIES, STEPS), -1.0)},
-    {"kind": "magic"},
-)
-
-
 ROWS = [
     *(
-        row(
+        Row(
             off_policy_evaluation,
             make_trajectories(*DATA, *VALUES * (kind in ("dr", "wdr")), *mask),
             " ".join([kind, *mask]),
             settings={"kind": kind},
-            # Discounts of 0 are an end, beside which the value jumps.
             gradients=Gradients(constants=("discount_t",)),
             precision=Precision(condition=8.0),
             over_devices=over_devices,
-            invalid=OUTSIDE if not mask else (),
         )
         for kind in ("is", "wis", "pdis", "wpdis", "dr", "wdr")
         for mask in ((), ("sample_mask",))
     ),
-    row(interquartile_mean, make_scores("scores")),
-    row(optimality_gap, make_scores("scores")),
-    row(optimality_gap, make_scores("scores", "target"), "target"),
-    row(
+    Row(interquartile_mean, make_scores("scores")),
+    Row(optimality_gap, make_scores("scores")),
+    Row(optimality_gap, make_scores("scores", "target"), "target"),
+    Row(
         probability_of_improvement,
         make_scores("scores", "other_scores"),
         gradients=Gradients(exist=False),
         loose=Loose(lengths=("scores", "other_scores")),
     ),
     *(
-        row(
+        Row(
             bootstrap_interval,
             make_scores("data"),
             "stratified" if stratified else "",
@@ -182,7 +162,6 @@ ROWS = [
                 "stratified": stratified,
             },
             gradients=Gradients(exist=False),
-            invalid=({"confidence": 1.0}, {"num_samples": 0}),
         )
         for stratified in (False, True)
     ),

@@ -4,14 +4,14 @@ import itertools
 
 import jax
 import numpy as np
-from contract import BAD_DISCOUNTS, STEPS, away_from, discounts
-from row import Gradients, Peer, Precision, Row
+from contract import STEPS, away_from, discounts
+from row import Gradients, Precision, Row
 
 COMPONENTS, DIMENSIONS = 4, 3
 
 
 def geometric_hindsight_indices(
-    key, discount_t, discount, beyond="final", truncated_t=None, sample_mask=None
+    key, discount_t, discount, kind="final", truncated_t=None, sample_mask=None
 ):
     """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
     steps = len(discount_t)
@@ -26,7 +26,7 @@ def geometric_hindsight_indices(
             if (mask[i] and discount_t[i] == 0) or cut[i]:
                 break
         shares = (1 - discount) * discount ** np.arange(len(future))
-        if beyond == "renormalize":
+        if kind == "renormalize":
             shares = shares / np.sum(shares)
         reached = np.sum(np.cumsum(shares) <= draws[t])
         goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
@@ -40,7 +40,7 @@ def hiql_value_loss(v, target, adv, expectile=0.9, sample_mask=None):
     return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
 
 
-def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
+def quasimetric_distance(embedding, goal_embedding, mix=0.5):
     """Wang and Isola 2022, equations 9 and 12: the length of a union of intervals."""
     components = []
     for x, y in zip(embedding, goal_embedding, strict=True):
@@ -50,7 +50,7 @@ def quasimetric_distance(embedding, goal_embedding, alpha=0.5):
             middle = (low + high) / 2
             covered += (high - low) * np.any((x < middle) & (middle < y))
         components.append(covered)
-    return alpha * np.max(components) + (1 - alpha) * np.mean(components)
+    return mix * np.max(components) + (1 - mix) * np.mean(components)
 
 
 def mrn_distance(embedding, goal_embedding, residual, goal_residual):
@@ -96,7 +96,7 @@ def make_embeddings(rng):
     return {
         "embedding": x,
         "goal_embedding": y,
-        "alpha": np.asarray(rng.uniform(0.1, 0.9)),
+        "mix": np.asarray(rng.uniform(0.1, 0.9)),
     }
 
 
@@ -110,16 +110,11 @@ def make_residuals(rng):
     return dict(zip(names, arrays, strict=True))
 
 
-NEW = "rlax has none"
-
-
 def hindsight(names, case="", **fields):
     return Row(
-        name="geometric_hindsight_indices",
-        case=case,
-        definition=geometric_hindsight_indices,
-        make=make_episodes("discount_t", "discount", *names),
-        peer=Peer(why_not=NEW),
+        geometric_hindsight_indices,
+        make_episodes("discount_t", "discount", *names),
+        case,
         gradients=Gradients(exist=False),
         **fields,
         stream=None,
@@ -129,42 +124,21 @@ def hindsight(names, case="", **fields):
 MASKS = ("truncated_t", "sample_mask")
 
 
-RANGES = ({"discount": 1.0}, {"discount": -0.1}, {"beyond": "future"}, *BAD_DISCOUNTS)
-
-
 ROWS = [
-    hindsight((), "no masks", invalid=RANGES),
+    hindsight((), "no masks"),
     hindsight(MASKS),
-    hindsight(MASKS, "renormalized", settings={"beyond": "renormalize"}),
+    hindsight(MASKS, "renormalized", settings={"kind": "renormalize"}),
     Row(
-        name="hiql_value_loss",
-        definition=hiql_value_loss,
-        make=make_values("v", "target", "adv", "expectile", "sample_mask"),
-        peer=Peer(why_not=NEW),
+        hiql_value_loss,
+        make_values("v", "target", "adv", "expectile", "sample_mask"),
         gradients=Gradients(targets=("target",)),
     ),
     Row(
-        name="hiql_value_loss",
-        case="no mask",
-        definition=hiql_value_loss,
-        make=make_values("v", "target", "adv"),
-        peer=Peer(why_not=NEW),
+        hiql_value_loss,
+        make_values("v", "target", "adv"),
+        "no mask",
         gradients=Gradients(targets=("target",)),
-        invalid=({"expectile": 1.1}, {"expectile": -0.1}),
     ),
-    Row(
-        name="quasimetric_distance",
-        definition=quasimetric_distance,
-        make=make_embeddings,
-        peer=Peer(why_not=NEW),
-        precision=Precision(condition=4.0),
-        invalid=({"alpha": 1.1}, {"alpha": -0.1}),
-    ),
-    Row(
-        name="mrn_distance",
-        definition=mrn_distance,
-        make=make_residuals,
-        peer=Peer(why_not=NEW),
-        precision=Precision(condition=4.0),
-    ),
+    Row(quasimetric_distance, make_embeddings, precision=Precision(condition=4.0)),
+    Row(mrn_distance, make_residuals, precision=Precision(condition=4.0)),
 ]

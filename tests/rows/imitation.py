@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 from contract import ACTIONS, actions, discounts
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 BATCH, DIMENSIONS = 6, 5
 
@@ -92,7 +92,7 @@ def draw_action(*names):
     return make
 
 
-row = functools.partial(Row, peer=Peer(why_not="rlax has none"))
+row = functools.partial(Row)
 
 
 ROWS = [
@@ -100,7 +100,6 @@ ROWS = [
         name="dqfd_margin_loss",
         definition=dqfd_margin_loss,
         make=draw_action("q", "a", "margin"),
-        invalid=({"margin": -0.1},),
     ),
     row(
         name="dqfd_margin_loss",
@@ -112,7 +111,6 @@ ROWS = [
         name="discriminator_loss",
         definition=discriminator_loss,
         make=draw("expert_logit", "policy_logit"),
-        invalid=({"label_smoothing": -0.1}, {"label_smoothing": 1.1}),
     ),
     row(
         name="discriminator_loss",
@@ -126,7 +124,6 @@ ROWS = [
         definition=gradient_penalty,
         make=lambda rng: {"gradient": rng.normal(size=DIMENSIONS)},
         precision=Precision(condition=4.0),
-        invalid=({"target_norm": -1.0},),
     ),
     *[
         row(
@@ -137,9 +134,6 @@ ROWS = [
             settings={"kind": kind, "max_logit": 1.0 if kind == "airl" else np.inf},
             gradients=Gradients(exist=False),
             precision=Precision(condition=4.0),
-            invalid=({"kind": "dac"}, {"max_logit": 0.0}, {"max_logit": -1.0})
-            if kind == "gail"
-            else (),
         )
         for kind in ("gail", "airl", "fairl")
     ],
@@ -149,6 +143,5 @@ ROWS = [
         make=draw_transitions,
         gradients=Gradients(constants=("log_prob_tm1",)),
         precision=Precision(condition=4.0),
-        invalid=({"discount_t": np.full(BATCH, 1.5)},),
     ),
 ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import away_from
-from row import Peer, Precision, Row
+from row import Precision, Row
 
 AGENTS, HIDDEN = 4, 3
 
@@ -29,11 +29,5 @@ def make_mix(rng):
 
 
 ROWS = [
-    Row(
-        name="qmix",
-        definition=qmix,
-        make=make_mix,
-        peer=Peer(why_not="rlax has none"),
-        precision=Precision(condition=8.0),
-    ),
+    Row(qmix, make_mix, precision=Precision(condition=8.0)),
 ]

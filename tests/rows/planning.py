@@ -2,9 +2,10 @@
 
 import numpy as np
 from contract import fields as fields_of
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 import rlaxlib
+from rows._shared import with_state
 
 SAMPLES, HORIZON, DIMENSIONS = 6, 3, 2
 
@@ -48,8 +49,8 @@ def mppi_update(
     return mixed(state, mean, variance, momentum, min_stddev, max_stddev)
 
 
-def shift_plan(state, stddev, action=None):
-    last = np.zeros(DIMENSIONS) if action is None else action
+def shift_plan(state, stddev, a=None):
+    last = np.zeros(DIMENSIONS) if a is None else a
     mean = np.stack([*state["mean"][1:], last])
     return mean, np.full(mean.shape, stddev)
 
@@ -57,7 +58,7 @@ def shift_plan(state, stddev, action=None):
 # --- Arguments. ---
 
 
-def with_state(definition):
+def of_state(definition):
     """Gather the fields of the state."""
 
     def define(**arguments):
@@ -65,20 +66,6 @@ def with_state(definition):
         return definition(state=fields, **arguments)
 
     return define
-
-
-def of_state(name):
-    """Find a function, as one of the fields of its state under the names of errors."""
-
-    def find(library):
-        def call(**arguments):
-            fields = {n: arguments.pop(f"state.{n}") for n in ("mean", "stddev")}
-            state = rlaxlib.PlanState(**fields)
-            return getattr(library, name)(state=state, **arguments)
-
-        return call
-
-    return find
 
 
 def make_plan(*names):
@@ -93,7 +80,7 @@ def make_plan(*names):
             "max_stddev": np.asarray(rng.uniform(1.0, 1.5)),
             "temperature": np.asarray(rng.uniform(0.5, 2.0)),
             "stddev": np.asarray(rng.uniform(0.5, 2.0)),
-            "action": rng.normal(size=DIMENSIONS),
+            "a": rng.normal(size=DIMENSIONS),
         }
         return {name: drawn[name] for name in names}
 
@@ -102,12 +89,11 @@ def make_plan(*names):
 
 def row(definition, names, case="", **fields):
     return Row(
+        of_state(definition),
+        make_plan("state.mean", "state.stddev", *names),
+        case,
         name=definition.__name__,
-        case=case,
-        definition=with_state(definition),
-        make=make_plan("state.mean", "state.stddev", *names),
-        find=of_state(definition.__name__),
-        peer=Peer(why_not="rlax has no planning"),
+        find=with_state(definition.__name__, "PlanState"),
         gradients=Gradients(exist=False),
         precision=Precision(carried=fields_of(rlaxlib.PlanState)),
         **fields,
@@ -120,25 +106,11 @@ SAMPLED = ("actions", "returns")
 BOUNDS = ("momentum", "min_stddev", "max_stddev")
 
 
-RANGES = (
-    {"momentum": 1.5},
-    {"min_stddev": -1.0},
-    {"max_stddev": 0.5, "min_stddev": 1.0},
-    {"num_elites": 0},
-    {"num_elites": SAMPLES + 1},
-)
-
-
 ROWS = [
     row(cem_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),
-    row(cem_update, SAMPLED, "defaults", settings={"num_elites": 4}, invalid=RANGES),
+    row(cem_update, SAMPLED, "defaults", settings={"num_elites": 4}),
     row(mppi_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),
-    row(
-        mppi_update,
-        (*SAMPLED, "temperature"),
-        "all samples",
-        invalid=(*RANGES, {"temperature": 0.0}),
-    ),
-    row(shift_plan, ("stddev",), invalid=({"stddev": -1.0},)),
-    row(shift_plan, ("stddev", "action"), "last action"),
+    row(mppi_update, (*SAMPLED, "temperature"), "all samples"),
+    row(shift_plan, ("stddev",)),
+    row(shift_plan, ("stddev", "a"), "last action"),
 ]

@@ -1,7 +1,7 @@
 """Rows of `plasticity.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 BATCH, NEURONS = 6, 5
 
@@ -56,42 +56,30 @@ def make_params(*names):
 
 def redo(*names, **fields):
     return Row(
-        name="redo_mask",
-        definition=redo_mask,
-        make=make_activations("activations", *names),
-        peer=Peer(why_not=NEW),
+        redo_mask,
+        make_activations("activations", *names),
         gradients=Gradients(exist=False),
         **fields,
     )
 
 
-NEW = "rlax has none"
-
-
 ROWS = [
-    redo("threshold", "sample_mask", invalid=({"threshold": -1.0},)),
+    redo("threshold", "sample_mask"),
     redo(case="defaults"),
     Row(
-        name="shrink_and_perturb",
-        definition=shrink_and_perturb,
+        shrink_and_perturb,
+        make_params("params", "fresh_params", "shrink", "perturb"),
         precision=Precision(carried={"params": 0}, decisive=("params", "fresh_params")),
-        make=make_params("params", "fresh_params", "shrink", "perturb"),
-        peer=Peer(why_not=NEW),
     ),
     Row(
-        name="shrink_and_perturb",
-        case="defaults",
-        definition=shrink_and_perturb,
+        shrink_and_perturb,
+        make_params("params", "fresh_params"),
+        "defaults",
         precision=Precision(carried={"params": 0}),
-        make=make_params("params", "fresh_params"),
-        peer=Peer(why_not=NEW),
-        invalid=({"shrink": 1.1}, {"shrink": -0.1}, {"perturb": -0.1}),
     ),
     Row(
-        name="l2_init_loss",
-        definition=l2_init_loss,
-        make=make_params("params", "initial_params"),
-        peer=Peer(why_not=NEW),
+        l2_init_loss,
+        make_params("params", "initial_params"),
         gradients=Gradients(constants=("initial_params",)),
         precision=Precision(condition=8.0, single_outputs=(0,)),
     ),

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 from contract import STEPS, discounts
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 ENTRIES, SAMPLES = 8, 5
 
@@ -26,7 +26,7 @@ def rank_probabilities(priorities, exponent, sample_mask=None):
 
 
 def importance_sampling_weights(
-    probabilities,
+    probs,
     exponent,
     normalize_by="batch",
     min_probability=None,
@@ -37,23 +37,19 @@ def importance_sampling_weights(
     def weigh(p):
         return (1 / 100 * 1 / p) ** exponent
 
-    mask = np.ones(probabilities.shape, bool) if sample_mask is None else sample_mask
-    largest = np.max(weigh(probabilities[mask]))
+    mask = np.ones(probs.shape, bool) if sample_mask is None else sample_mask
+    largest = np.max(weigh(probs[mask]))
     if min_probability is not None:
         assert normalize_by == "buffer"
         largest = weigh(min_probability)
-    return np.where(mask, weigh(probabilities) / largest, 0.0)
+    return np.where(mask, weigh(probs) / largest, 0.0)
 
 
-def sequence_priority(td_errors, eta=0.9, sample_mask=None):
+def sequence_priority(td_errors, mix=0.9, sample_mask=None):
     """Kapturowski et al. 2019, section 2.3."""
     mask = np.ones(td_errors.shape, bool) if sample_mask is None else sample_mask
     sizes = np.abs(td_errors[mask])
-    return eta * np.max(sizes) + (1 - eta) * np.mean(sizes)
-
-
-def burn_in_mask(num_steps, burn_in):
-    return np.array([False] * int(burn_in) + [True] * (num_steps - int(burn_in)))
+    return mix * np.max(sizes) + (1 - mix) * np.mean(sizes)
 
 
 def invert(weights, points):
@@ -62,11 +58,11 @@ def invert(weights, points):
     return np.array([np.flatnonzero(cumulative > point)[0] for point in points])
 
 
-def stratified_sample(key, probabilities, num_samples):
+def stratified_sample(key, probs, num_samples):
     """Schaul et al. 2015, appendix B.2.1: equal ranges, and a uniform draw in each."""
     draws = np.asarray(jax.random.uniform(key, (num_samples,)))
     points = [(k + draw) / num_samples for k, draw in enumerate(draws)]
-    return invert(probabilities, points)
+    return invert(probs, points)
 
 
 def systematic_resample(key, weights, num_samples=None):
@@ -76,9 +72,9 @@ def systematic_resample(key, weights, num_samples=None):
     return invert(weights, [(k + draw) / count for k in range(count)])
 
 
-def final_indices(key, discount_t, strategy, truncated_t=None, sample_mask=None):
+def final_indices(key, discount_t, kind, truncated_t=None, sample_mask=None):
     """Andrychowicz et al. 2017, section 4.5: the last step of the episode."""
-    assert strategy == "final"
+    assert kind == "final"
     steps = len(discount_t)
     truncated_t = np.zeros(steps, bool) if truncated_t is None else truncated_t
     mask = np.ones(steps, bool) if sample_mask is None else sample_mask
@@ -101,7 +97,7 @@ def make_buffer(*names):
     def make(rng):
         drawn = {
             "priorities": rng.uniform(0.1, 3.0, ENTRIES),
-            "probabilities": rng.dirichlet(np.full(ENTRIES, 3.0)),
+            "probs": rng.dirichlet(np.full(ENTRIES, 3.0)),
             "weights": rng.uniform(0.1, 1.0, ENTRIES),
             "exponent": np.asarray(rng.uniform(0.3, 0.9)),
             "min_probability": np.asarray(1e-3),
@@ -146,7 +142,6 @@ def prioritized(case, **fields):
         name="prioritized_probabilities",
         case=case,
         definition=prioritized_probabilities,
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
         **fields,
     )
@@ -154,11 +149,9 @@ def prioritized(case, **fields):
 
 def weighted(case, make, **fields):
     return Row(
-        name="importance_sampling_weights",
-        case=case,
-        definition=importance_sampling_weights,
-        make=make,
-        peer=Peer(why_not=NOT_IN_RLAX),
+        importance_sampling_weights,
+        make,
+        case,
         gradients=Gradients(exist=False),
         **fields,
     )
@@ -166,19 +159,14 @@ def weighted(case, make, **fields):
 
 def hindsight(case, definition, make, **settings):
     return Row(
+        definition,
+        make,
+        case,
         name="hindsight_indices",
-        case=case,
-        definition=definition,
-        make=make,
         settings=settings,
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
-        invalid=({"strategy": "next"},),
         stream=None,
     )
-
-
-NOT_IN_RLAX = "rlax has no such function"
 
 
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
@@ -188,120 +176,69 @@ RANDOM = "its result is random"
 
 
 ROWS = [
-    prioritized(
-        "",
-        make=make_buffer("priorities", "exponent", "sample_mask"),
-        invalid=({"exponent": -1.0},),
-    ),
+    prioritized("", make=make_buffer("priorities", "exponent", "sample_mask")),
     prioritized(
         "whole buffer",
         make=make_buffer("priorities"),
         settings={"exponent": 0.6},
-        invalid=({"priorities": np.linspace(-1.0, 1.0, ENTRIES)},),
         over_devices=over_devices("prioritized_probabilities"),
     ),
     Row(
-        name="rank_probabilities",
-        definition=rank_probabilities,
-        make=make_buffer("priorities", "exponent", "sample_mask"),
-        peer=Peer(why_not=NOT_IN_RLAX),
+        rank_probabilities,
+        make_buffer("priorities", "exponent", "sample_mask"),
         gradients=Gradients(exist=False),
     ),
     Row(
-        name="rank_probabilities",
-        case="whole buffer",
-        definition=rank_probabilities,
-        make=make_buffer("priorities", "exponent"),
-        peer=Peer(why_not=NOT_IN_RLAX),
+        rank_probabilities,
+        make_buffer("priorities", "exponent"),
+        "whole buffer",
         gradients=Gradients(exist=False),
-        invalid=({"exponent": -1.0},),
     ),
-    weighted("", make_buffer("probabilities", "exponent", "sample_mask")),
+    weighted("", make_buffer("probs", "exponent", "sample_mask")),
     weighted(
         "over devices",
-        make_buffer("probabilities"),
+        make_buffer("probs"),
         settings={"exponent": 0.4},
-        invalid=(
-            {"exponent": -0.1},
-            {"exponent": 1.1},
-            {"probabilities": np.linspace(-1.0, 1.0, ENTRIES)},
-            {"normalize_by": "mean"},
-            {"min_probability": 0.1},
-        ),
         over_devices=over_devices("importance_sampling_weights"),
     ),
     weighted(
         "whole buffer",
-        make_buffer("probabilities", "exponent"),
+        make_buffer("probs", "exponent"),
         settings={"normalize_by": "buffer"},
     ),
     weighted(
         "batch of a buffer",
-        make_buffer("probabilities", "exponent", "min_probability"),
+        make_buffer("probs", "exponent", "min_probability"),
         settings={"normalize_by": "buffer"},
-        invalid=({"min_probability": 0.0},),
     ),
+    Row(sequence_priority, make_errors, gradients=Gradients(exist=False)),
     Row(
-        name="sequence_priority",
-        definition=sequence_priority,
-        make=make_errors,
-        peer=Peer(why_not=NOT_IN_RLAX),
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        name="sequence_priority",
-        case="all steps",
-        definition=sequence_priority,
-        make=lambda rng: {
+        sequence_priority,
+        lambda rng: {
             "td_errors": rng.normal(size=STEPS),
-            "eta": np.asarray(rng.uniform()),
+            "mix": np.asarray(rng.uniform()),
         },
-        peer=Peer(why_not=NOT_IN_RLAX),
+        "all steps",
         gradients=Gradients(exist=False),
-        invalid=({"eta": -0.1}, {"eta": 2.0}),
     ),
     Row(
-        name="burn_in_mask",
-        definition=burn_in_mask,
-        make=lambda rng: {"burn_in": np.asarray(rng.integers(STEPS))},
-        settings={"num_steps": STEPS},
-        peer=Peer(why_not=NOT_IN_RLAX),
-        gradients=Gradients(exist=False),
-        invalid=({"burn_in": -1}, {"num_steps": 0}),
-    ),
-    Row(
-        name="stratified_sample",
-        definition=stratified_sample,
-        make=make_buffer("probabilities"),
+        stratified_sample,
+        make_buffer("probs"),
         settings={"num_samples": SAMPLES},
-        peer=Peer(why_not=NOT_IN_RLAX),
-        gradients=Gradients(exist=False),
-        invalid=(
-            {"probabilities": np.linspace(-1.0, 1.0, ENTRIES)},
-            {"num_samples": 0},
-        ),
-    ),
-    Row(
-        name="systematic_resample",
-        definition=systematic_resample,
-        make=make_buffer("weights"),
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
     ),
+    Row(systematic_resample, make_buffer("weights"), gradients=Gradients(exist=False)),
     Row(
-        name="systematic_resample",
-        case="more than before",
-        definition=systematic_resample,
-        make=make_buffer("weights"),
+        systematic_resample,
+        make_buffer("weights"),
+        "more than before",
         settings={"num_samples": 3 * ENTRIES},
-        peer=Peer(why_not=NOT_IN_RLAX),
         gradients=Gradients(exist=False),
-        invalid=({"weights": np.linspace(-1.0, 1.0, ENTRIES)}, {"num_samples": 0}),
     ),
     hindsight("", RANDOM, make_episodes(*EPISODES)),
-    hindsight("episode", RANDOM, make_episodes(*EPISODES), strategy="episode"),
-    hindsight("final", final_indices, make_episodes(*EPISODES), strategy="final"),
+    hindsight("episode", RANDOM, make_episodes(*EPISODES), kind="episode"),
+    hindsight("final", final_indices, make_episodes(*EPISODES), kind="final"),
     hindsight(
-        "final, no masks", final_indices, make_episodes("discount_t"), strategy="final"
+        "final, no masks", final_indices, make_episodes("discount_t"), kind="final"
     ),
 ]

@@ -3,10 +3,11 @@
 import functools
 
 import numpy as np
-from contract import BAD_DISCOUNT, fields
-from row import Gradients, Loose, Peer, Precision, Row
+from contract import fields
+from row import Gradients, Loose, Precision, Row
 
 import rlaxlib
+from rows._shared import joined, of_fields, with_state
 
 FEATURES = 4
 
@@ -80,50 +81,12 @@ def obgd_step_size(trace, td_error, step_size, kappa):
 # --- What they are called with. ---
 
 
-def with_state(name, kind, fields):
-    """Find a function, as one of the fields of its state under the names of errors."""
-
-    def find(library):
-        def call(**arguments):
-            state = getattr(library, kind)(
-                *(arguments.pop(f"state.{field}") for field in fields)
-            )
-            return getattr(library, name)(state=state, **arguments)
-
-        return call
-
-    return find
-
-
-def of_fields(definition):
-    def define(**arguments):
-        return definition(
-            **{name.removeprefix("state."): x for name, x in arguments.items()}
-        )
-
-    return define
-
-
 def vectors(*names):
     return lambda rng: {name: rng.normal(size=FEATURES) for name in names}
 
 
 def scalars(*names):
     return lambda rng: {name: np.asarray(rng.uniform(0.2, 0.9)) for name in names}
-
-
-def joined(*draws):
-    return lambda rng: {name: x for draw in draws for name, x in draw(rng).items()}
-
-
-def row(definition, make, **more):
-    return Row(
-        name=definition.__name__,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not="rlax has none"),
-        **more,
-    )
 
 
 TRACE, ONLINE = "EmphaticTraceState", "TrueOnlineTdState"
@@ -136,14 +99,13 @@ ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
 
 
 ROWS = [
-    row(
+    Row(
         accumulating_trace,
         DECAYED,
         precision=Precision(condition=4.0, carried={"trace": 0}),
-        invalid=({"decay": -0.1},),
         loose=Loose(batches=False),
     ),
-    row(
+    Row(
         replacing_trace,
         joined(
             vectors("trace"),
@@ -154,44 +116,30 @@ ROWS = [
             first_order_only="the trace jumps where the gradient is 0", exist=False
         ),
         precision=Precision(carried={"trace": 0}),
-        invalid=({"decay": -0.1},),
-        loose=Loose(batches=False),
-    ),
-    row(
-        dutch_trace,
-        joined(DECAYED, scalars("step_size")),
-        precision=Precision(condition=8.0, carried={"trace": 0}),
-        invalid=({"decay": -0.1}, {"step_size": -0.1}),
         loose=Loose(batches=False),
     ),
     Row(
-        name="emphatic_trace",
-        definition=of_fields(emphatic_trace),
-        make=joined(
+        dutch_trace,
+        joined(DECAYED, scalars("step_size")),
+        precision=Precision(condition=8.0, carried={"trace": 0}),
+        loose=Loose(batches=False),
+    ),
+    Row(
+        of_fields(emphatic_trace),
+        joined(
             vectors("state.trace"),
             scalars("state.followon", "state.rho", "state.discount"),
             vectors("gradient"),
             scalars("rho_tm1", "discount_t", "lambda_", "interest"),
         ),
-        find=with_state("emphatic_trace", TRACE, rlaxlib.EmphaticTraceState._fields),
-        peer=Peer(why_not="rlax has none"),
+        find=with_state("emphatic_trace", TRACE),
         precision=Precision(condition=4.0, carried=fields(rlaxlib.EmphaticTraceState)),
-        invalid=(
-            {"rho_tm1": -1.0},
-            {"discount_t": -1.0},
-            {"discount_t": 1.1},
-            {"lambda_": 1.1},
-            {"interest": -1.0},
-            {"state.rho": -1.0},
-            {"state.discount": 1.1},
-        ),
         loose=Loose(batches=False),
         stream=None,
     ),
     Row(
-        name="true_online_td_lambda",
-        definition=of_fields(true_online_td_lambda),
-        make=joined(
+        of_fields(true_online_td_lambda),
+        joined(
             vectors("state.weights", "state.trace"),
             scalars("state.value", "state.discount"),
             vectors("x_tm1"),
@@ -199,20 +147,11 @@ ROWS = [
             vectors("x_t"),
             scalars("lambda_", "step_size"),
         ),
-        find=with_state(
-            "true_online_td_lambda", ONLINE, rlaxlib.TrueOnlineTdState._fields
-        ),
-        peer=Peer(why_not="rlax has none"),
+        find=with_state("true_online_td_lambda", ONLINE),
         precision=Precision(condition=64.0, carried=fields(rlaxlib.TrueOnlineTdState)),
-        invalid=(
-            {"lambda_": -0.1},
-            {"lambda_": 1.1},
-            {"step_size": -1.0},
-            {"discount_t": 1.1},
-        ),
         stream=None,
     ),
-    row(
+    Row(
         tdc_loss,
         ERRORS,
         gradients=Gradients(
@@ -222,9 +161,8 @@ ROWS = [
             first_order_only="the losses are not those of which the gradient is that",
         ),
         precision=Precision(condition=4.0),
-        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
-    row(
+    Row(
         gtd2_loss,
         ERRORS,
         gradients=Gradients(
@@ -234,12 +172,10 @@ ROWS = [
             first_order_only="the losses are not those of which the gradient is that",
         ),
         precision=Precision(condition=4.0),
-        invalid=(*BAD_DISCOUNT, {"rho_tm1": -0.1}),
     ),
-    row(
+    Row(
         obgd_step_size,
         joined(vectors("trace"), scalars("td_error", "step_size", "kappa")),
-        invalid=({"step_size": -1.0}, {"kappa": -1.0}),
         loose=Loose(batches=False),
     ),
 ]

@@ -100,103 +100,75 @@ def make_tree(rng):
     return {"tree": rng.normal(size=(2, 4, 3))}
 
 
-BRANCHES = ("on_true", "on_false")
-
-
-TENSORS = ("new_tensors", "old_tensors")
-
-
 ROWS = [
     Row(
+        lambda pred, on_true, on_false: on_true if pred else on_false,
+        make_one_choice,
         name="tree_select",
-        definition=lambda pred, on_true, on_false: on_true if pred else on_false,
-        make=make_one_choice,
-        invalid=({"pred": 0.5},),
     ),
     Row(
-        name="tree_select",
-        case="row by row",
-        definition=tree_select,
-        make=make_choice,
+        tree_select,
+        make_choice,
+        "row by row",
         peer=Peer(why_not="rlax takes one condition only"),
     ),
     Row(
+        lambda x, y: x * y,
+        make_pair,
         name="tree_map_zipped",
-        definition=lambda x, y: x * y,
-        make=make_pair,
         find=zipped_product,
         loose=Loose(
             lengths=("x", "y"), batches=True, dtypes=("x", "y"), trees=("x", "y")
         ),
     ),
     Row(
+        lambda x, y: x * y,
+        make_pair,
         name="tree_fn",
-        definition=lambda x, y: x * y,
-        make=make_pair,
         find=product,
         loose=Loose(
             lengths=("x", "y"), batches=True, dtypes=("x", "y"), trees=("x", "y")
         ),
     ),
     Row(
+        "its keys are random",
+        lambda rng: {"tree_like": rng.normal(size=3)},
         name="tree_split_key",
-        definition="its keys are random",
-        make=lambda rng: {"tree_like": rng.normal(size=3)},
         find=split_key,
         gradients=Gradients(exist=False),
     ),
+    Row(tree_split_leaves, lambda rng: {"tree_like": rng.normal(size=(4, 3))}),
     Row(
-        name="tree_split_leaves",
-        definition=tree_split_leaves,
-        make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
-    ),
-    Row(
-        name="tree_split_leaves",
-        case="keepdim, last axis",
-        definition=tree_split_leaves,
-        make=lambda rng: {"tree_like": rng.normal(size=(4, 3))},
+        tree_split_leaves,
+        lambda rng: {"tree_like": rng.normal(size=(4, 3))},
+        "keepdim, last axis",
         settings={"axis": -1, "keepdim": True},
-        invalid=({"axis": 2}, {"axis": -3}),
+        invalid=(
+            {"axis": 2},
+            {"axis": -3},
+        ),
     ),
+    Row(tree_replace_masked, make_replaced),
     Row(
-        name="tree_replace_masked",
-        definition=tree_replace_masked,
-        make=make_replaced,
-        invalid=({"mask": np.array([0, 1, 2, 0])},),
-    ),
-    Row(
-        name="tree_replace_masked",
-        case="no replacement",
-        definition=tree_replace_masked,
-        make=lambda rng: {
+        tree_replace_masked,
+        lambda rng: {
             "tree_data": rng.normal(size=(4, 3)),
             "mask": rng.permutation([True, True, False, False]),
         },
+        "no replacement",
         settings={"tree_replacement": None},
     ),
+    Row(transpose_last_axis_to_first, make_tree),
+    Row(transpose_first_axis_to_last, make_tree),
     Row(
-        name="transpose_last_axis_to_first",
-        definition=transpose_last_axis_to_first,
-        make=make_tree,
-    ),
-    Row(
-        name="transpose_first_axis_to_last",
-        definition=transpose_first_axis_to_last,
-        make=make_tree,
-    ),
-    Row(
-        name="conditional_update",
-        definition=conditional_update,
-        make=lambda rng: {**make_update(rng), "is_time": np.bool_(rng.integers(2))},
+        conditional_update,
+        lambda rng: {**make_update(rng), "is_time": np.bool_(rng.integers(2))},
         precision=Precision(carried={"old_tensors": 0}),
-        invalid=({"is_time": 2},),
     ),
     Row(
-        name="periodic_update",
-        definition=periodic_update,
-        make=lambda rng: {**make_update(rng), "steps": rng.integers(6)},
+        periodic_update,
+        lambda rng: {**make_update(rng), "steps": rng.integers(6)},
         settings={"update_period": 3},
         precision=Precision(carried={"old_tensors": 0}),
-        invalid=({"update_period": 0},),
     ),
 ]

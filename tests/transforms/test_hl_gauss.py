@@ -94,7 +94,7 @@ def test_a_wide_gaussian_is_uniform():
 # --- How they behave under JAX. ---
 
 
-def test_bounds_and_sigma_ratio_may_be_traced_and_differentiated():
+def test_bounds_and_stddev_ratio_may_be_traced_and_differentiated():
     def probability(x, low, high, ratio):
         return to_bins(x, low, high, 5, ratio)[3]
 
@@ -145,11 +145,11 @@ def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
         ),
         (
             lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, -0.5),
-            r"^transform_to_hl_gauss: `sigma_ratio` is -0.5, must be in \(0, inf\)",
+            r"^transform_to_hl_gauss: `stddev_ratio` is -0.5, must be in \(0, inf\)",
         ),
         (
             lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, jnp.ones(5)),
-            r"^transform_to_hl_gauss: `sigma_ratio` has shape \(5,\), must be \(\)",
+            r"^transform_to_hl_gauss: `stddev_ratio` has shape \(5,\), must be \(\)",
         ),
         (
             lambda: rlaxlib.transform_from_hl_gauss(jnp.ones((3, 1)), -1.0, 1.0, 7),

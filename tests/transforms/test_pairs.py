@@ -22,9 +22,9 @@ PAIRS = {
     "composed": rlaxlib.compose_tx(HYPERBOLIC, rlaxlib.SIGNED_LOGP1_PAIR),
     "empty composition": rlaxlib.compose_tx(),
     "two-hot": rlaxlib.twohot_pair(-1.0, 1.0, 201),
-    "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma_ratio=2.0),
+    "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, stddev_ratio=2.0),
     "symlog HL-Gauss": rlaxlib.compose_tx(
-        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, sigma_ratio=2.0)
+        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, stddev_ratio=2.0)
     ),
     "muzero": rlaxlib.muzero_pair(-1.0, 1.0, 201, HYPERBOLIC),
     "unbiased": rlaxlib.unbiased_transform_pair(-1.0, 1.0, 201, HYPERBOLIC),
@@ -161,7 +161,7 @@ def make_pairs(high):
     return {
         rlaxlib.twohot_pair(-1.0, high, 5),
         rlaxlib.hl_gauss_pair(-1.0, high, 5),
-        rlaxlib.hl_gauss_pair(-1.0, high, 5, sigma_ratio=0.3),
+        rlaxlib.hl_gauss_pair(-1.0, high, 5, stddev_ratio=0.3),
         rlaxlib.muzero_pair(-1.0, high, 5, HYPERBOLIC),
         rlaxlib.unbiased_transform_pair(-1.0, high, 5, HYPERBOLIC),
         rlaxlib.compose_tx(HYPERBOLIC, rlaxlib.hl_gauss_pair(-1.0, high, 5)),
@@ -249,8 +249,8 @@ def test_a_pair_can_be_made_within_a_program():
             r"^hl_gauss_pair: `num_bins` is 1, must be in \[2, inf\)",
         ),
         (
-            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 5, sigma_ratio=0.0),
-            r"^hl_gauss_pair: `sigma_ratio` is 0.0, must be in \(0, inf\)",
+            lambda: rlaxlib.hl_gauss_pair(-1.0, 1.0, 5, stddev_ratio=0.0),
+            r"^hl_gauss_pair: `stddev_ratio` is 0.0, must be in \(0, inf\)",
         ),
         (
             lambda: PAIRS["HL-Gauss"].apply_inv(np.ones(7, np.float32)),

@@ -55,7 +55,7 @@ estimate: Array = rlaxlib.pass_at_k(np.array([1, 2]), 10, k=4)
 weights: Array = rlaxlib.importance_weights(x, "sequence", "mask", maximum=3)
 priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4, "buffer")
 clipped, diagnostics = rlaxlib.ppo_clip_loss(x, x, x, 0.2, sample_mask=mask)
-share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask)
+share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask=mask)
 
 rlaxlib.kl_loss(x, x, "k4")  # error
 rlaxlib.kl_loss(x, x, kind="K1")  # error
@@ -109,7 +109,7 @@ rlaxlib.epsilon_greedy(0.1).sample(logits)  # error
 
 init, update = rlaxlib.running_moments()
 state = init(jnp.zeros(5))
-moments, state = update(batch, state, sample_mask=jnp.ones(2, bool))
+moments, state = update(state, batch, sample_mask=jnp.ones(2, bool))
 running: rlaxlib.RunningMoments = rlaxlib.running_moments()
 ema: rlaxlib.Ema = rlaxlib.create_ema(decay=0.99)
 averages, average = ema.update(x, ema.init(x))
@@ -118,7 +118,7 @@ rescaled = rlaxlib.reward_scale(0.99)
 memory = rescaled.init(x)
 
 running.update(batch)  # error
-running.update(batch, state, mask=mask)  # error
+running.update(state, batch, mask=mask)  # error
 ema.update(x)  # error
 ema.init()  # error
 ema.upgrade(x, average)  # error

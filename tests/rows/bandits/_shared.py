@@ -5,7 +5,8 @@ import inspect
 
 import numpy as np
 from contract import ACTIONS, fields
-from row import Peer, Precision, Row
+from row import Precision, Row
+from rows._shared import with_state
 
 import rlaxlib
 
@@ -23,21 +24,6 @@ STATES = {
 
 
 # --- What they are called with. ---
-
-
-def with_state(name):
-    """Find a function, as one of the fields of its state under the names of errors."""
-
-    def find(library):
-        function, kind = getattr(library, name), getattr(library, STATES[name])
-
-        def call(**arguments):
-            fields = {each: arguments.pop(f"state.{each}") for each in kind._fields}
-            return function(state=kind(**fields), **arguments)
-
-        return call
-
-    return find
 
 
 def of_fields(definition):
@@ -70,10 +56,6 @@ def pull(rng):
     }
 
 
-def joined(*draws):
-    return lambda rng: {name: x for draw in draws for name, x in draw(rng).items()}
-
-
 def prefixed(draw):
     return lambda rng: {f"state.{name}": x for name, x in draw(rng).items()}
 
@@ -86,11 +68,10 @@ def row(definition, make, **more):
         precision = more.get("precision", Precision())
         more["precision"] = dataclasses.replace(precision, carried=carried)
     return Row(
+        of_fields(definition) if takes_state else definition,
+        make,
         name=name,
-        definition=of_fields(definition) if takes_state else definition,
-        make=make,
-        find=with_state(name) if takes_state else None,
-        peer=Peer(why_not="rlax has none"),
+        find=with_state(name, STATES[name]) if takes_state else None,
         **more,
     )
 

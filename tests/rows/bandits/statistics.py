@@ -2,11 +2,10 @@
 
 import numpy as np
 from row import Gradients, Loose, Precision
+from rows._shared import joined
 from rows.bandits._shared import (
-    ARM,
     ARMS,
     WINDOW,
-    joined,
     prefixed,
     pull,
     row,
@@ -48,19 +47,12 @@ def sliding_window_update(state, arm, reward):
 # --- What they are called with. ---
 
 
-STATE = (
-    {"state.counts": np.full(ARMS, -1.0)},
-    {"state.variances": np.full(ARMS, -1.0)},
-)
-
-
 ROWS = [
     row(
         bandit_init,
         lambda rng: {},
         settings={"num_arms": ARMS},
         gradients=Gradients(exist=False),
-        invalid=({"num_arms": 0},),
     ),
     row(
         bandit_update,
@@ -70,14 +62,12 @@ ROWS = [
             lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
         ),
         precision=Precision(condition=4.0),
-        invalid=(*ARM, *STATE, {"discount": -0.1}, {"discount": 1.1}),
     ),
     row(
         sliding_window_init,
         lambda rng: {},
         settings={"num_arms": ARMS, "window": WINDOW},
         gradients=Gradients(exist=False),
-        invalid=({"num_arms": 0}, {"window": 0}),
     ),
     row(
         sliding_window_update,
@@ -90,6 +80,5 @@ ROWS = [
             pull,
         ),
         loose=Loose(lengths=("state.counts",)),
-        invalid=ARM + STATE,
     ),
 ]

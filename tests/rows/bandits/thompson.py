@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from row import Gradients
-from rows.bandits._shared import COUNTS, MEANS, joined, row, statistics, take
+from rows._shared import joined
+from rows.bandits._shared import row, statistics, take
 
 # --- Samples, from the same random numbers. ---
 
@@ -34,7 +35,6 @@ ROWS = [
             },
         ),
         gradients=Gradients(exist=False),
-        invalid=({"prior_alpha": 0.0}, {"prior_beta": -1.0}, *COUNTS, *MEANS),
     ),
     row(
         thompson_gaussian,
@@ -46,6 +46,5 @@ ROWS = [
                 "prior_stddev": np.asarray(rng.uniform(0.5, 2.0)),
             },
         ),
-        invalid=({"stddev": 0.0}, {"prior_stddev": -1.0}, *COUNTS),
     ),
 ]

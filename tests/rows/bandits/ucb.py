@@ -2,7 +2,8 @@
 
 import numpy as np
 from row import Gradients
-from rows.bandits._shared import ARMS, COUNTS, MEANS, joined, row, statistics, take
+from rows._shared import joined
+from rows.bandits._shared import ARMS, row, statistics, take
 from scipy import optimize
 
 # --- Scores. ---
@@ -40,16 +41,13 @@ ROWS = [
             take(statistics, "counts", "means"),
             lambda rng: {"bonus_scale": np.asarray(rng.uniform(0.5, 2.0))},
         ),
-        invalid=({"bonus_scale": -1.0}, *COUNTS),
     ),
     row(
         ucb_tuned_scores,
-        # With few pulls and many, so that either bound of the variance is the smaller.
         joined(
             statistics,
             lambda rng: {"counts": rng.uniform(2.0, 4.0, ARMS) ** [1, 1, 6, 6]},
         ),
-        invalid=(*COUNTS, {"variances": np.full(ARMS, -1.0)}),
     ),
     row(
         kl_ucb_scores,
@@ -58,6 +56,5 @@ ROWS = [
             lambda rng: {"log_log_scale": np.asarray(rng.uniform(0.0, 3.0))},
         ),
         gradients=Gradients(exist=False),
-        invalid=({"log_log_scale": -1.0}, *COUNTS, *MEANS),
     ),
 ]

@@ -46,7 +46,7 @@ def chosen(probs, sample):
     return np.take_along_axis(probs, sample[..., None], axis=-1)[..., 0]
 
 
-def discrete(name, argument, probs, find, invalid=(), **exceptions):
+def discrete(name, argument, probs, find, **exceptions):
     """Make the rows of a distribution with one parameter."""
 
     def define_probs(action_mask=None, **logits):
@@ -78,7 +78,6 @@ def discrete(name, argument, probs, find, invalid=(), **exceptions):
             "name": f"{name}.{function}",
             "definition": definition,
             "find": find(function),
-            "invalid": invalid,
             **extra,
             **exceptions.get(function, {}),
         }
@@ -171,34 +170,26 @@ ROWS = [
         "clipped_entropy_softmax.kl", find=made("clipped_entropy_softmax", 0.5)("kl")
     ),
     Row(
+        RANDOM,
+        lambda rng: {"probs": probabilities(rng, BATCH, ACTIONS)},
         name="categorical_sample",
-        definition=RANDOM,
-        make=lambda rng: {"probs": probabilities(rng, BATCH, ACTIONS)},
         gradients=Gradients(exist=False),
-        invalid=({"probs": np.full((BATCH, ACTIONS), -0.1)},),
     ),
     Row(
-        name="categorical_cross_entropy",
-        definition=categorical_cross_entropy,
-        make=make_labels,
+        categorical_cross_entropy,
+        make_labels,
         peer=Peer(no_gradients={None: "rlax divides labels by their sum (audit, 1.3)"}),
     ),
     Row(
-        name="categorical_cross_entropy",
-        case="constant labels",
-        definition=categorical_cross_entropy,
-        make=make_labels,
+        categorical_cross_entropy,
+        make_labels,
+        "constant labels",
         gradients=Gradients(constants=("labels",)),
     ),
-    *kl_rows(
-        "categorical_kl_divergence",
-        settings={"temperature": 0.5},
-        invalid=({"temperature": 0.0}, {"temperature": -1.0}),
-    ),
+    *kl_rows("categorical_kl_divergence", settings={"temperature": 0.5}),
     Row(
-        name="categorical_importance_sampling_ratios",
-        definition=categorical_importance_sampling_ratios,
-        make=make_ratios,
+        categorical_importance_sampling_ratios,
+        make_ratios,
         precision=Precision(condition=16.0),
     ),
 ]

@@ -47,7 +47,7 @@ def exponential(function):
     return lambda **arguments: np.exp(function(**arguments))
 
 
-def continuous(name, make_sampled, logprob, before, settings, invalid):
+def continuous(name, make_sampled, logprob, before, settings):
     """Make the rows of a Gaussian, whose parameters `before` computes."""
 
     def entropy(mu, sigma):
@@ -72,19 +72,13 @@ def continuous(name, make_sampled, logprob, before, settings, invalid):
     }
     for function, (definition, make, used) in functions.items():
         yield Row(
+            definition,
+            make,
             name=f"{name}.{function}",
-            definition=definition,
-            make=make,
             settings=used,
             find=made(name)(function),
-            invalid=invalid(function),
             precision=Precision(condition=16.0),
         )
-
-
-def invalid_sigma(function):
-    names = ("sigma_0", "sigma_1") if function == "kl" else ("sigma",)
-    return tuple({name: sigma} for name in names for sigma in (0.0, -1.0))
 
 
 SAMPLED = ("sample", "mu", "sigma")
@@ -97,21 +91,19 @@ ROWS = [
         normal_logprob,
         lambda mu, sigma: (mu, sigma),
         {},
-        invalid_sigma,
     ),
     Row(
+        lambda sample, mu: normal_logprob(sample, mu, 0.5),
+        make_normal("sample", "mu"),
+        "its own sigma",
         name="gaussian_diagonal.logprob",
-        case="its own sigma",
-        definition=lambda sample, mu: normal_logprob(sample, mu, 0.5),
-        make=make_normal("sample", "mu"),
         find=made("gaussian_diagonal", 0.5)("logprob"),
         precision=Precision(condition=16.0),
     ),
     Row(
+        normal_kl,
+        make_normal("mu_0", "sigma_0", "mu_1", "sigma_1"),
         name="multivariate_normal_kl_divergence",
-        definition=normal_kl,
-        make=make_normal("mu_0", "sigma_0", "mu_1", "sigma_1"),
         precision=Precision(condition=16.0),
-        invalid=invalid_sigma("kl"),
     ),
 ]

@@ -26,25 +26,21 @@ def epsilon_greedy(preferences, action_mask=None, epsilon=0.25):
 ROWS = [
     *discrete("greedy", "preferences", greedy, made("greedy")),
     *discrete(
-        "epsilon_greedy",
-        "preferences",
-        epsilon_greedy,
-        made("epsilon_greedy", 0.25),
-        invalid=({"epsilon": 1.5}, {"epsilon": -0.5}),
+        "epsilon_greedy", "preferences", epsilon_greedy, made("epsilon_greedy", 0.25)
     ),
     Row(
+        greedy,
+        lambda rng: {"preferences": actions(rng, BATCH, ACTIONS) / 2},
+        "ties",
         name="greedy.probs",
-        case="ties",
-        definition=greedy,
-        make=lambda rng: {"preferences": actions(rng, BATCH, ACTIONS) / 2},
         find=made("greedy")("probs"),
         gradients=Gradients(exist=False),
     ),
     Row(
+        epsilon_greedy,
+        lambda rng: {"preferences": rng.normal(size=(BATCH, ACTIONS))},
+        "another epsilon",
         name="epsilon_greedy.probs",
-        case="another epsilon",
-        definition=epsilon_greedy,
-        make=lambda rng: {"preferences": rng.normal(size=(BATCH, ACTIONS))},
         settings={"epsilon": 0.5},
         find=made("epsilon_greedy", 0.25)("probs"),
     ),

@@ -3,11 +3,8 @@
 import jax
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 from rows.distributions.categorical import divergence, legal, masked, softmax
-
-NEW = "rlax has none"
-
 
 GROUPS = 5
 
@@ -80,40 +77,24 @@ def make_both(rng):
 
 
 ROWS = [
+    Row(unimix_logits, make_mixed, precision=Precision(condition=4.0)),
     Row(
-        name="unimix_logits",
-        definition=unimix_logits,
-        make=make_mixed,
-        peer=Peer(why_not=NEW),
-        precision=Precision(condition=4.0),
-        invalid=({"mix": -0.1}, {"mix": 1.5}),
-    ),
-    Row(
-        name="straight_through_sample",
-        case="mask",
-        definition=straight_through_sample,
-        make=masked(make_logits, "logits"),
-        peer=Peer(why_not=NEW),
+        straight_through_sample,
+        masked(make_logits, "logits"),
+        "mask",
         gradients=Gradients(
             free_definition=probabilities,
             first_order_only="the gradient is that of the probabilities",
         ),
     ),
     Row(
-        name="balanced_kl",
-        case="mask",
-        definition=balanced_kl,
-        make=masked(make_both, "posterior_logits"),
+        balanced_kl,
+        masked(make_both, "posterior_logits"),
+        "mask",
         settings=WEIGHTS,
-        peer=Peer(why_not=NEW),
         gradients=Gradients(
             free_definition=held,
             first_order_only="each term stops the gradient of one of its arguments",
-        ),
-        invalid=(
-            {"free_nats": -1.0},
-            {"dynamics_weight": -1.0},
-            {"representation_weight": -1.0},
         ),
     ),
 ]

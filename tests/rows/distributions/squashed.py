@@ -3,12 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from row import Peer, Precision, Row
+from row import Precision, Row
 from rows.distributions._shared import made
 from rows.distributions.gaussian import SAMPLED, continuous, make_normal, normal_logprob
-
-NEW = "rlax has none"
-
 
 DIMENSIONS = 4
 
@@ -23,8 +20,8 @@ def tanh_normal_log_prob(pre_tanh, mean, stddev):
     return np.sum(normal + 2 * np.log(np.cosh(pre_tanh)))
 
 
-def tanh_normal_log_prob_of_action(action, mean, stddev):
-    return tanh_normal_log_prob(np.arctanh(action), mean, stddev)
+def tanh_normal_log_prob_of_action(a, mean, stddev):
+    return tanh_normal_log_prob(np.arctanh(a), mean, stddev)
 
 
 # --- Arguments. ---
@@ -39,18 +36,6 @@ def make_vectors(name, draw):
         }
 
     return make
-
-
-def row(definition, make, **attributes):
-    """Return the row of a function whose definition has its name."""
-    name = definition.__name__
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        **attributes,
-    )
 
 
 # --- Continuous distributions. ---
@@ -80,29 +65,22 @@ def squashed_logprob(sample, mu, sigma, action_spec):
     return before - np.sum(np.log(jacobian), axis=-1)
 
 
-def invalid_bounds(function):
-    sampled = function in ("sample", "prob", "logprob")
-    return tuple({"maximum": each} for each in (np.inf, -1.0)) if sampled else ()
-
-
 ROWS = [
-    row(
+    Row(
         tanh_normal_log_prob,
         make_vectors("pre_tanh", lambda rng: rng.normal(size=DIMENSIONS)),
         precision=Precision(condition=4.0),
-        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
-    row(
+    Row(
         tanh_normal_log_prob,
         make_vectors("pre_tanh", lambda rng: rng.normal(scale=6.0, size=DIMENSIONS)),
         case="far",
         precision=Precision(condition=32.0),
     ),
-    row(
+    Row(
         tanh_normal_log_prob_of_action,
-        make_vectors("action", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
+        make_vectors("a", lambda rng: rng.uniform(-0.9, 0.9, DIMENSIONS)),
         precision=Precision(condition=4.0),
-        invalid=({"stddev": np.zeros(DIMENSIONS, np.float32)},),
     ),
     *continuous(
         "squashed_gaussian",
@@ -110,13 +88,12 @@ ROWS = [
         squashed_logprob,
         activate,
         {"action_spec": BOUNDS},
-        invalid_bounds,
     ),
     Row(
+        squashed_logprob,
+        make_normal(*SAMPLED, bounds=(-1.0, 1.0)),
+        "no bounds",
         name="squashed_gaussian.logprob",
-        case="no bounds",
-        definition=squashed_logprob,
-        make=make_normal(*SAMPLED, bounds=(-1.0, 1.0)),
         settings={"action_spec": None},
         find=made("squashed_gaussian")("logprob"),
         precision=Precision(condition=16.0),

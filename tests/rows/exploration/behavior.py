@@ -2,9 +2,10 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT, fields
-from row import Gradients, Precision
-from rows.exploration.bonuses import of_fields, row, scalar, with_state
+from contract import ACTIONS, fields
+from row import Gradients, Precision, Row
+from rows._shared import of_fields, with_state
+from rows.exploration.bonuses import scalar
 
 import rlaxlib
 
@@ -14,20 +15,27 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Behaviour. ---
 
 
-def apex_epsilons(num_actors, base, alpha):
+def apex_epsilons(num_actors, base, exponent):
     return np.array(
-        [base ** (1 + i / (num_actors - 1) * alpha) for i in range(num_actors)]
+        [base ** (1 + i / (num_actors - 1) * exponent) for i in range(num_actors)]
     )
 
 
 def ez_greedy(
-    key, preferences, epsilon, mu, action, remaining, max_duration, action_mask=None
+    key,
+    preferences,
+    epsilon,
+    duration_exponent,
+    action,
+    remaining,
+    max_duration,
+    action_mask=None,
 ):
     """Dabney et al. 2020, with durations from the inverse of their distribution."""
     legal = np.ones(len(preferences), bool) if action_mask is None else action_mask
     of_start, of_duration, of_action = jax.random.split(key, 3)
     if remaining == 0 or not legal[action]:
-        shares = np.arange(1.0, max_duration + 1) ** -mu
+        shares = np.arange(1.0, max_duration + 1) ** -duration_exponent
         point = float(jax.random.uniform(of_duration)) * shares.sum()
         logits = np.where(legal, 0.0, -np.inf)
         action = int(jax.random.categorical(of_action, logits))
@@ -67,15 +75,14 @@ def make_ez_greedy(remaining):
     return lambda rng: {
         "preferences": rng.normal(size=ACTIONS),
         "epsilon": scalar(rng),
-        "mu": scalar(rng, 1.5, 2.5),
+        "duration_exponent": scalar(rng, 1.5, 2.5),
         "state.action": np.asarray(rng.integers(ACTIONS)),
         "state.remaining": np.asarray(remaining),
     }
 
 
 def ez_row(case, remaining, **more):
-    return row(
-        "ez_greedy",
+    return Row(
         of_fields(ez_greedy),
         make_ez_greedy(remaining),
         case=case,
@@ -87,26 +94,12 @@ def ez_row(case, remaining, **more):
 
 
 ROWS = [
-    row(
-        "apex_epsilons",
+    Row(
         apex_epsilons,
-        lambda rng: {"base": scalar(rng), "alpha": scalar(rng, 2.0, 8.0)},
+        lambda rng: {"base": scalar(rng), "exponent": scalar(rng, 2.0, 8.0)},
         settings={"num_actors": 5},
-        invalid=({"base": -0.1}, {"base": 1.1}, {"alpha": -1.0}, {"num_actors": 0}),
     ),
-    ez_row(
-        "",
-        0,
-        settings={"max_duration": 50},
-        invalid=(
-            {"epsilon": -0.1},
-            {"epsilon": 1.1},
-            {"mu": 0.0},
-            {"max_duration": 0},
-            {"state.action": ACTIONS},
-            {"state.remaining": -1},
-        ),
-    ),
+    ez_row("", 0, settings={"max_duration": 50}),
     ez_row(
         "of legal actions",
         3,
@@ -115,24 +108,19 @@ ROWS = [
             "action_mask": np.array([True, False, False, True]),
         },
     ),
-    row(
-        "factorized_noise",
+    Row(
         factorized_noise,
         lambda rng: {},
         settings={"num_inputs": 3, "num_outputs": 2},
         gradients=Gradients(exist=False),
-        invalid=({"num_inputs": 0}, {"num_outputs": 0}),
     ),
-    row(
-        "bootstrap_mask",
+    Row(
         bootstrap_mask,
         lambda rng: {"probability": scalar(rng)},
         settings={"num_heads": HEADS},
         gradients=Gradients(exist=False),
-        invalid=({"probability": -0.1}, {"probability": 1.1}, {"num_heads": 0}),
     ),
-    row(
-        "bootstrapped_q_learning",
+    Row(
         bootstrapped_q_learning,
         lambda rng: {
             "q_tm1": rng.normal(size=(HEADS, ACTIONS)),
@@ -143,6 +131,5 @@ ROWS = [
             "head_mask": np.array([True, False, True]),
         },
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
-        invalid=BAD_DISCOUNT,
     ),
 ]

@@ -2,7 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS, STEPS, fields
-from row import Gradients, Loose, Peer, Precision, Row
+from row import Gradients, Loose, Precision, Row
+from rows._shared import of_fields, with_state
 
 import rlaxlib
 
@@ -68,32 +69,6 @@ def diayn_reward(logits, skill, log_prior=None):
 # --- What they are called with. ---
 
 
-def with_state(name, kind):
-    """Find a function, as one of the fields of its state under the names of errors."""
-
-    def find(library):
-        fields = getattr(library, kind)._fields
-
-        def call(**arguments):
-            given = [field for field in fields if f"state.{field}" in arguments]
-            state = {field: arguments.pop(f"state.{field}") for field in given}
-            state = getattr(library, kind)(**state)
-            return getattr(library, name)(state=state, **arguments)
-
-        return call
-
-    return find
-
-
-def of_fields(definition):
-    def define(**arguments):
-        return definition(
-            **{name.removeprefix("state."): x for name, x in arguments.items()}
-        )
-
-    return define
-
-
 def scalar(rng, low=0.2, high=0.9):
     return np.asarray(rng.uniform(low, high))
 
@@ -118,19 +93,8 @@ def make_modulation(rng):
     }
 
 
-def row(name, definition, make, **more):
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not="rlax has none"),
-        **more,
-    )
-
-
 ROWS = [
-    row(
-        "rnd_loss",
+    Row(
         rnd_loss,
         lambda rng: {
             "prediction": rng.normal(size=FEATURES),
@@ -142,8 +106,7 @@ ROWS = [
         ),
         precision=Precision(condition=4.0),
     ),
-    row(
-        "rnd_reward",
+    Row(
         of_fields(rnd_reward),
         make_rnd,
         find=with_state("rnd_reward", "RndState"),
@@ -154,10 +117,8 @@ ROWS = [
             carried=fields(rlaxlib.RndState, 1),
             condition=16.0,
         ),
-        invalid=({"discount": -0.1}, {"discount": 1.1}),
     ),
-    row(
-        "rnd_reward",
+    Row(
         of_fields(rnd_reward),
         make_rnd,
         case="with a mask",
@@ -171,8 +132,7 @@ ROWS = [
             condition=16.0,
         ),
     ),
-    row(
-        "icm_loss",
+    Row(
         icm_loss,
         lambda rng: {
             "predicted_features": rng.normal(size=FEATURES),
@@ -188,14 +148,8 @@ ROWS = [
         ),
         precision=Precision(condition=4.0),
         loose=Loose(lengths=("action_logits",)),
-        invalid=(
-            {"forward_weight": -0.1},
-            {"forward_weight": 1.1},
-            {"reward_scale": -1.0},
-        ),
     ),
-    row(
-        "knn_entropy_reward",
+    Row(
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         settings={"num_neighbors": 2},
@@ -203,38 +157,35 @@ ROWS = [
         over_devices=lambda library, name: (
             lambda **more: library.knn_entropy_reward(axis_name=name, **more)
         ),
-        invalid=({"num_neighbors": 0}, {"num_neighbors": BATCH}),
+        invalid=(
+            {"num_neighbors": 0},
+            {"num_neighbors": BATCH},
+        ),
     ),
-    row(
-        "knn_entropy_reward",
+    Row(
         knn_entropy_reward,
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         case="of the average",
         settings={"num_neighbors": 3, "average": True},
         gradients=Gradients(exist=False),
     ),
-    row(
-        "count_bonus",
+    Row(
         count_bonus,
         lambda rng: {
             "counts": rng.uniform(1.0, 9.0, (2, 3)),
             "scale": scalar(rng),
             "offset": scalar(rng),
         },
-        invalid=({"counts": -1.0}, {"offset": -1.0}),
     ),
-    row(
-        "diayn_reward",
+    Row(
         diayn_reward,
         lambda rng: {
             "logits": rng.normal(size=ACTIONS),
             "skill": np.asarray(rng.integers(ACTIONS)),
         },
         gradients=Gradients(exist=False),
-        invalid=({"skill": -1}, {"skill": ACTIONS}),
     ),
-    row(
-        "diayn_reward",
+    Row(
         diayn_reward,
         lambda rng: {
             "logits": rng.normal(size=ACTIONS),

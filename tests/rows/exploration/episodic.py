@@ -2,6 +2,7 @@
 
 import numpy as np
 from row import Peer, Precision, Row
+from rows._shared import of_fields
 from rows.exploration.neighbors import knn_query
 
 import rlaxlib
@@ -15,15 +16,6 @@ STATE = [
 
 
 # --- Neighbours and episodic rewards. ---
-
-
-def of_fields(definition):
-    def define(**arguments):
-        return definition(
-            **{name.rpartition(".")[2]: x for name, x in arguments.items()}
-        )
-
-    return define
 
 
 def episodic_memory_intrinsic_rewards(
@@ -86,9 +78,8 @@ def with_state(library):
 
 ROWS = [
     Row(
-        name="episodic_memory_intrinsic_rewards",
-        definition=of_fields(episodic_memory_intrinsic_rewards),
-        make=make_episode,
+        of_fields(episodic_memory_intrinsic_rewards),
+        make_episode,
         settings={
             "num_neighbors": 3,
             "constant": 0.01,
@@ -102,17 +93,8 @@ ROWS = [
         precision=Precision(
             condition=8.0,
             decisive=("embeddings",),
-            single_outputs=(3,),
             carried={name: 1 + i for i, name in enumerate(STATE)},
         ),
-        # The rewards. The memory keeps its dtype.
-        invalid=(
-            {"constant": -1e-3},
-            {"epsilon": 0.0},
-            {"cluster_distance": -1.0},
-            {"max_similarity": 0.0},
-            {"reward_scale": -1.0},
-            {"num_neighbors": SEEN + 1},
-        ),
+        invalid=({"num_neighbors": SEEN + 1},),
     ),
 ]

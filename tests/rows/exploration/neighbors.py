@@ -49,14 +49,12 @@ def city_block(x, y):
 
 def neighbors(case="", **settings):
     return Row(
-        name="knn_query",
-        case=case,
-        definition=knn_query,
-        make=make_points,
+        knn_query,
+        make_points,
+        case,
         settings={"num_neighbors": 2, **settings},
         peer=Peer(find=in_our_order),
         precision=Precision(condition=4.0, decisive=("data",), single_outputs=(2,)),
-        # The neighbours. Distances are never in half precision.
         loose=Loose(lengths=("data", "query_points")),
     )
 

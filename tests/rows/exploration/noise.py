@@ -50,46 +50,30 @@ def make_noise(*names):
     return make
 
 
-INVALID_PROCESSES = ({"damping": -0.1}, {"damping": 2.1}, {"stddev": -1.0})
-
-
 ROWS = [
     Row(
-        name="add_gaussian_noise",
-        definition=add_gaussian_noise,
-        make=make_noise("action", "stddev"),
+        add_gaussian_noise,
+        make_noise("action", "stddev"),
         loose=Loose(lengths=("action",)),
-        invalid=({"stddev": -0.1}, {"stddev": np.full(ACTIONS, -1.0)}),
     ),
     Row(
-        name="ornstein_uhlenbeck_noise",
-        definition=ornstein_uhlenbeck_noise,
-        make=make_noise("noise_tm1", "damping", "stddev"),
+        ornstein_uhlenbeck_noise,
+        make_noise("noise_tm1", "damping", "stddev"),
         peer=Peer(why_not="rlax does not return the noise"),
         precision=Precision(carried={"noise_tm1": 0}),
         loose=Loose(lengths=("noise_tm1",)),
-        invalid=INVALID_PROCESSES,
     ),
     Row(
-        name="add_ornstein_uhlenbeck_noise",
-        definition=add_ornstein_uhlenbeck_noise,
-        make=make_noise("action", "noise_tm1", "damping", "stddev"),
+        add_ornstein_uhlenbeck_noise,
+        make_noise("action", "noise_tm1", "damping", "stddev"),
         peer=Peer(why_not="rlax takes one vector only: see test_noise.py"),
-        invalid=INVALID_PROCESSES,
     ),
     Row(
-        name="add_dirichlet_noise",
-        definition=add_dirichlet_noise,
-        make=lambda rng: {
+        add_dirichlet_noise,
+        lambda rng: {
             "prior": probabilities(rng, BATCH, ACTIONS),
             "dirichlet_fraction": np.asarray(rng.uniform(0.2, 0.8)),
         },
         settings={"dirichlet_alpha": 0.3},
-        invalid=(
-            {"dirichlet_alpha": 0.0},
-            {"dirichlet_fraction": -0.1},
-            {"dirichlet_fraction": 1.1},
-            {"prior": np.full((BATCH, ACTIONS), -0.1)},
-        ),
     ),
 ]

@@ -6,16 +6,13 @@ import math
 
 import numpy as np
 from contract import STEPS
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 GROUP = 6
 
 
-NEW = "rlax has no functions for language models"
-
-
 def group_advantages(
-    rewards, baseline="mean", scale="std", ddof=1, epsilon=1e-6, sample_mask=None
+    rewards, baseline="mean", scale="stddev", ddof=1, epsilon=1e-6, sample_mask=None
 ):
     """Shao et al. 2024, section 4.1; Ahmadian et al. 2024; Tajwar et al. 2026."""
     sample_mask = np.ones(len(rewards), bool) if sample_mask is None else sample_mask
@@ -31,7 +28,7 @@ def group_advantages(
         "none": np.zeros(len(rewards)),
     }
     b = baselines[baseline] if isinstance(baseline, str) else baseline
-    scales = {"std": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
+    scales = {"stddev": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
     divisor = scales[scale] + epsilon if scale in scales else 1.0
     return np.where(sample_mask, (rewards - b) / divisor, 0.0)
 
@@ -119,75 +116,53 @@ GROUPS = {
 ROWS = [
     *(
         Row(
-            name="group_advantages",
-            definition=group_advantages,
-            make=make_group(*names),
-            case=case,
+            group_advantages,
+            make_group(*names),
+            case,
             settings=settings,
-            peer=Peer(why_not=NEW),
             precision=Precision(single_outputs=(0,), condition=8.0),
             over_devices=None if "epsilon" in names else over_devices,
-            invalid=(
-                {"epsilon": -1.0},
-                {"ddof": -1},
-                {"scale": "variance"},
-                {"baseline": "median"},
-            ),
         )
         for case, (names, settings) in GROUPS.items()
     ),
     *(
         Row(
-            name="length_weighted_baseline",
-            case=case,
-            definition=length_weighted_baseline,
-            make=make_group("rewards", "lengths", *names),
-            peer=Peer(why_not=NEW),
+            length_weighted_baseline,
+            make_group("rewards", "lengths", *names),
+            case,
             precision=Precision(single_outputs=(0,)),
             over_devices=lambda library, axis_name: functools.partial(
                 library.length_weighted_baseline, axis_name=axis_name
             ),
-            invalid=() if names else ({"lengths": np.arange(-1, GROUP - 1)},),
         )
         for case, names in {"": (), "masked": ("sample_mask",)}.items()
     ),
     Row(
-        name="pass_at_k",
-        definition=pass_at_k,
-        make=make_counts,
+        pass_at_k,
+        make_counts,
         settings={"k": 3},
-        peer=Peer(why_not=NEW),
         gradients=Gradients(exist=False),
         invalid=(
-            {"k": 0},
-            {"num_correct": np.array([-1, 0, 1])},
-            {"num_samples": np.array([2, 8, 9])},
             {"num_correct": np.array([6, 0, 0]), "num_samples": np.array([5, 8, 9])},
         ),
     ),
     *(
         Row(
-            name="pass_at_k_rewards",
-            definition=pass_at_k_rewards,
-            make=make_group("rewards"),
-            case=f"k = {k}",
+            pass_at_k_rewards,
+            make_group("rewards"),
+            f"k = {k}",
             settings={"k": k},
-            peer=Peer(why_not=NEW),
             precision=Precision(single_outputs=(0,)),
-            invalid=({"k": 0}, {"k": GROUP + 1}),
         )
         for k in (1, 3, GROUP)
     ),
     Row(
-        name="kl_shaped_rewards",
-        definition=kl_shaped_rewards,
-        make=make_tokens,
-        peer=Peer(why_not=NEW),
+        kl_shaped_rewards,
+        make_tokens,
         gradients=Gradients(
             constants=("final_reward", "log_prob", "ref_log_prob", "coefficient"),
             exist=False,
         ),
         precision=Precision(single_outputs=(0,)),
-        invalid=({"coefficient": -1.0},),
     ),
 ]

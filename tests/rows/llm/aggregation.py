@@ -4,10 +4,7 @@ import functools
 
 import numpy as np
 from contract import STEPS
-from row import Gradients, Peer, Precision, Row
-
-NEW = "rlax has no functions for language models"
-
+from row import Gradients, Precision, Row
 
 BATCH = 4
 
@@ -71,12 +68,11 @@ def row(
             constants=constants,
         )
     return Row(
+        definition,
+        make,
+        case,
         name=name,
-        definition=definition,
-        make=make,
-        case=case,
         settings=settings,
-        peer=Peer(why_not=NEW),
         precision=Precision(single_outputs=(0,), condition=condition),
         **{"gradients": gradients, **attributes},
     )
@@ -91,7 +87,6 @@ ROWS = [
             kind,
             {"kind": kind},
             over_devices=over_devices("aggregate_losses"),
-            invalid=({"denominator": 0.0}, {"kind": "mean"}),
         )
         for kind, names in [
             ("token_mean", ("loss", "sample_mask")),

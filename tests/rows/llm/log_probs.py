@@ -1,12 +1,9 @@
 """Rows of `llm/_log_probs.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 STEPS, HIDDEN, VOCABULARY = 5, 3, 12
-
-
-NEW = "rlax has no functions for language models"
 
 
 def token_log_probs(logits, tokens, temperature=1.0, with_entropy=False):
@@ -50,38 +47,25 @@ def make_hidden(rng):
     }
 
 
-INVALID = (
-    {"tokens": np.array([0, 1, 2, 3, VOCABULARY])},
-    {"tokens": np.array([0, 1, 2, 3, -100])},
-    {"temperature": 0.0},
-)
-
-
 ROWS = [
     Row(
-        name="token_log_probs",
-        definition=token_log_probs,
-        make=make_logits,
-        case=case,
+        token_log_probs,
+        make_logits,
+        case,
         settings=settings,
-        peer=Peer(why_not=NEW),
         precision=Precision(single_outputs=(0, 1), condition=4.0),
-        invalid=INVALID,
     )
     for case, settings in {"": {}, "entropy": {"with_entropy": True}}.items()
 ] + [
     Row(
-        name="linear_token_log_probs",
-        definition=linear_token_log_probs,
-        make=make_hidden,
-        case=case,
+        linear_token_log_probs,
+        make_hidden,
+        case,
         settings=settings,
-        peer=Peer(why_not=NEW),
         gradients=Gradients(
             first_order_only="its backward pass has first derivatives only"
         ),
         precision=Precision(single_outputs=(0, 1), condition=16.0),
-        invalid=INVALID,
     )
     for case, settings in {
         "": {},

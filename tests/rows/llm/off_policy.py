@@ -4,9 +4,7 @@ import functools
 
 import numpy as np
 from contract import STEPS, away_from
-from row import Gradients, Peer, Precision, Row
-
-NEW = "rlax has no functions for language models"
+from row import Gradients, Precision, Row
 
 
 def importance_weights(
@@ -80,21 +78,13 @@ TOKENS = ("log_prob", "old_log_prob", "adv")
 ROWS = [
     *(
         Row(
-            name="importance_weights",
-            definition=importance_weights,
-            make=make_ratios(*names),
-            case=f"{level}, {kind}",
+            importance_weights,
+            make_ratios(*names),
+            f"{level}, {kind}",
             settings={"level": level, "kind": kind},
-            peer=Peer(why_not=NEW),
             gradients=Gradients(constants=RATIO, exist=False),
             precision=Precision(single_outputs=(0,)),
             over_devices=over_devices("importance_weights"),
-            invalid=(
-                {"minimum": -1.0},
-                {"maximum": 0.25},
-                {"level": "word"},
-                {"kind": "clip"},
-            ),
         )
         for level, kind, names in [
             ("token", "truncate", RATIO),
@@ -107,15 +97,12 @@ ROWS = [
     ),
     *(
         Row(
-            name="off_policy_sequence_mask",
-            definition=off_policy_sequence_mask,
-            make=make_tokens(*names, shift=shift),
-            case=case,
+            off_policy_sequence_mask,
+            make_tokens(*names, shift=shift),
+            case,
             settings={"threshold": 0.5},
-            peer=Peer(why_not=NEW),
             gradients=Gradients(exist=False),
             over_devices=over_devices("off_policy_sequence_mask"),
-            invalid=({"threshold": -1.0},),
         )
         for case, names, shift in [
             ("far", TOKENS, 3.0),

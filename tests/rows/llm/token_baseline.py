@@ -54,6 +54,5 @@ ROWS = [
         make_group(*DATA),
         "no mask",
         precision=Precision(single_outputs=(0,), condition=4.0),
-        invalid=({"sum_squared_probs": np.full((GROUP, STEPS), 1.1)},),
     ),
 ]

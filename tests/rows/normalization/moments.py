@@ -1,7 +1,7 @@
 """Rows of `normalization/_moments.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Loose, Peer, Precision, Row
+from row import Gradients, Loose, Precision, Row
 
 DECAY = 0.75
 
@@ -44,8 +44,8 @@ def two_batches(library):
 
     def moments(first, second, sample_mask):
         init_state, update_moments = library.running_moments()
-        _, state = update_moments(first, init_state(first[0]), sample_mask=sample_mask)
-        moved, _ = update_moments(second, state)
+        _, state = update_moments(init_state(first[0]), first, sample_mask=sample_mask)
+        moved, _ = update_moments(state, second)
         return moved
 
     return moments
@@ -53,9 +53,8 @@ def two_batches(library):
 
 ROWS = [
     Row(
-        name="create_ema",
-        definition=create_ema,
-        make=lambda rng: {
+        create_ema,
+        lambda rng: {
             "first": rng.normal(size=(4, 3)),
             "second": rng.normal(loc=1.0, size=7),
         },
@@ -69,16 +68,14 @@ ROWS = [
         ),
     ),
     Row(
-        name="running_moments",
-        definition=running_moments,
-        make=lambda rng: {
+        running_moments,
+        lambda rng: {
             "first": rng.normal(size=(4, 3)),
             "second": rng.normal(loc=1.0, size=(7, 3)),
             "sample_mask": np.array([True, False, True, True]),
         },
         find=two_batches,
         gradients=Gradients(exist=False),
-        peer=Peer(why_not="rlax has no such function"),
         precision=Precision(single_outputs=(0, 1)),
         loose=Loose(
             lengths=("first", "second"),

@@ -3,6 +3,7 @@
 import numpy as np
 from contract import ACTIONS, actions, fields
 from row import Gradients, Loose, Peer, Precision, Row
+from rows._shared import of_fields
 
 import rlaxlib
 
@@ -78,15 +79,6 @@ def with_statistics(name):
         return function
 
     return find
-
-
-def of_fields(definition):
-    def define(**arguments):
-        return definition(
-            **{name.removeprefix("state."): x for name, x in arguments.items()}
-        )
-
-    return define
 
 
 def pop_state(library, given, name="state"):
@@ -180,37 +172,27 @@ def make_without_bias(rng):
 
 ROWS = [
     Row(
-        name="normalize",
-        definition=of_fields(normalize),
-        make=with_numbers("unnormalized"),
+        of_fields(normalize),
+        with_numbers("unnormalized"),
         find=with_statistics("normalize"),
         loose=Loose(batches=False),
     ),
     Row(
-        name="unnormalize",
-        definition=of_fields(unnormalize),
-        make=with_numbers("normalized"),
+        of_fields(unnormalize),
+        with_numbers("normalized"),
         find=with_statistics("unnormalize"),
         loose=Loose(batches=False),
     ),
     Row(
-        name="unnormalize_linear",
-        definition=of_fields(unnormalize_linear),
-        make=with_numbers("inputs", ACTIONS),
+        of_fields(unnormalize_linear),
+        with_numbers("inputs", ACTIONS),
         find=with_statistics("unnormalize_linear"),
         loose=Loose(batches=False),
     ),
     Row(
-        name="art",
-        definition=of_fields(art),
-        make=make_targets,
+        of_fields(art),
+        make_targets,
         settings=SETTINGS,
-        invalid=(
-            {"step_size": 1.5},
-            {"scale_lb": 0.0},
-            {"scale_ub": 1e-4},
-            {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
-        ),
         find=with_statistics("art"),
         precision=Precision(carried=fields(rlaxlib.PopArtState)),
         peer=Peer(make=make_one_target_each),
@@ -218,10 +200,9 @@ ROWS = [
         loose=Loose(batches=False),
     ),
     Row(
-        name="art",
-        case="mask",
-        definition=of_fields(art),
-        make=make_masked,
+        of_fields(art),
+        make_masked,
+        "mask",
         settings=SETTINGS,
         find=with_statistics("art"),
         precision=Precision(carried=fields(rlaxlib.PopArtState)),
@@ -230,34 +211,26 @@ ROWS = [
         loose=Loose(batches=False),
     ),
     Row(
-        name="pop",
-        definition=pop,
-        make=make_rescaled,
+        pop,
+        make_rescaled,
         find=pop_of,
         precision=Precision(carried={"b": 0, "w": 1}, decisive=("w",)),
         loose=Loose(lengths=("w",), trees=("b",)),
     ),
     Row(
-        name="pop",
-        case="no bias",
-        definition=pop,
-        make=make_without_bias,
+        pop,
+        make_without_bias,
+        "no bias",
         find=pop_of,
         peer=Peer(why_not="rlax wants a bias"),
         precision=Precision(carried={"w": 0}, decisive=("w",)),
         loose=Loose(lengths=("w",)),
     ),
     Row(
-        name="popart",
-        definition=of_fields(popart),
-        make=lambda rng: make_layer(rng) | make_targets(rng),
+        of_fields(popart),
+        lambda rng: make_layer(rng) | make_targets(rng),
         settings=SETTINGS,
-        invalid=(
-            {"step_size": 1.5},
-            {"scale_lb": 0.0},
-            {"scale_ub": 1e-4},
-            {"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},
-        ),
+        invalid=({"indices": np.array([0, 1, 0, 2, 0, ACTIONS])},),
         find=popart_of,
         peer=Peer(make=lambda rng: make_layer(rng) | make_one_target_each(rng)),
         gradients=Gradients(exist=False),

@@ -1,7 +1,7 @@
 """Rows of `normalization/_scales.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Loose, Peer, Precision, Row
+from row import Gradients, Loose, Precision, Row
 from rows.normalization.moments import DECAY
 
 # --- Scales. ---
@@ -20,13 +20,13 @@ def two_ranges(library):
 
     def scale(returns, sample_mask):
         init_state, update_scale = library.percentile_scale(DECAY, 20.0, 90.0, 0.25)
-        _, state = update_scale(returns, init_state(returns), sample_mask=sample_mask)
-        return update_scale(2 * returns, state)[0]
+        _, state = update_scale(init_state(returns), returns, sample_mask=sample_mask)
+        return update_scale(state, 2 * returns)[0]
 
     return scale
 
 
-def reward_scale(r_t, discount_t, truncated_t, sample_mask):
+def reward_scale(r_t, discount_t, truncated_t, sample_mask, max_return=np.inf):
     """Sum the rewards of each episode so far, step by step, in two chunks."""
     sums, so_far = [], 0.0
     for t in [*range(len(r_t))] * 2:
@@ -35,16 +35,16 @@ def reward_scale(r_t, discount_t, truncated_t, sample_mask):
             sums.append(so_far)
             so_far *= discount_t[t]
         so_far *= not truncated_t[t]
-    return np.sqrt(np.var(sums) + 1e-8)
+    return max(np.sqrt(np.var(sums) + 1e-8), np.max(np.abs(sums)) / max_return)
 
 
 def two_chunks(library):
     """Return a function that returns the scale after two chunks."""
 
-    def scale(r_t, discount_t, **masks):
-        init_state, update_scale = library.reward_scale()
-        _, state = update_scale(r_t, discount_t, init_state(r_t), **masks)
-        return update_scale(r_t, discount_t, state, **masks)[0]
+    def scale(r_t, discount_t, max_return=np.inf, **masks):
+        init_state, update_scale = library.reward_scale(max_return=max_return)
+        _, state = update_scale(init_state(r_t), r_t, discount_t, **masks)
+        return update_scale(state, r_t, discount_t, **masks)[0]
 
     return scale
 
@@ -61,30 +61,27 @@ def two_updates_of_scale(library):
 
     def scale(r_t, discount_t, returns, **masks):
         init_state, update_scale = library.return_based_scale()
-        _, state = update_scale(r_t, discount_t, returns, init_state(r_t), **masks)
-        return update_scale(r_t, discount_t, returns, state)[0]
+        _, state = update_scale(init_state(r_t), r_t, discount_t, returns, **masks)
+        return update_scale(state, r_t, discount_t, returns)[0]
 
     return scale
 
 
 ROWS = [
     Row(
-        name="percentile_scale",
-        definition=percentile_scale,
-        make=lambda rng: {
+        percentile_scale,
+        lambda rng: {
             "returns": rng.normal(size=6),
             "sample_mask": np.array([True, False, True, True, True, False]),
         },
         find=two_ranges,
         gradients=Gradients(exist=False),
-        peer=Peer(why_not="rlax has no such function"),
         precision=Precision(single_outputs=(0,)),
         loose=Loose(batches=True, dtypes=("returns",), none=("sample_mask",)),
     ),
     Row(
-        name="return_based_scale",
-        definition=return_based_scale,
-        make=lambda rng: {
+        return_based_scale,
+        lambda rng: {
             "r_t": rng.normal(size=6),
             "discount_t": rng.uniform(size=6),
             "returns": rng.normal(loc=2.0, size=4),
@@ -93,7 +90,6 @@ ROWS = [
         },
         find=two_updates_of_scale,
         gradients=Gradients(exist=False),
-        peer=Peer(why_not="rlax has no such function"),
         precision=Precision(single_outputs=(0,)),
         loose=Loose(
             batches=True,
@@ -102,9 +98,8 @@ ROWS = [
         ),
     ),
     Row(
-        name="reward_scale",
-        definition=reward_scale,
-        make=lambda rng: {
+        reward_scale,
+        lambda rng: {
             "r_t": rng.normal(size=6),
             "discount_t": rng.uniform(0.5, 1.0, size=6),
             "truncated_t": np.array([False, True, False, False, False, False]),
@@ -112,7 +107,21 @@ ROWS = [
         },
         find=two_chunks,
         gradients=Gradients(exist=False),
-        peer=Peer(why_not="rlax has no such function"),
+        precision=Precision(single_outputs=(0,)),
+        loose=Loose(dtypes=("r_t",), none=("sample_mask", "truncated_t")),
+    ),
+    Row(
+        reward_scale,
+        lambda rng: {
+            "r_t": 1.0 + rng.uniform(size=6),
+            "discount_t": rng.uniform(0.5, 1.0, size=6),
+            "truncated_t": np.array([False, True, False, False, False, False]),
+            "sample_mask": np.array([True, True, True, False, True, True]),
+        },
+        "max_return",
+        settings={"max_return": 0.5},
+        find=two_chunks,
+        gradients=Gradients(exist=False),
         precision=Precision(single_outputs=(0,)),
         loose=Loose(dtypes=("r_t",), none=("sample_mask", "truncated_t")),
     ),

@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import away_from
-from row import Gradients, Loose, Precision
-from rows.offline._shared import BATCH, SAMPLES, row
+from row import Gradients, Loose, Precision, Row
+from rows.offline._shared import BATCH, SAMPLES
 
 # --- Advantage-weighted policies. ---
 
@@ -51,49 +51,28 @@ def make_crr(rng):
     return {"q": np.asarray(rng.normal()), "q_samples": q_samples}
 
 
-WEIGHT = (
-    {"temperature": 0.0},
-    {"temperature": -1.0},
-    {"max_weight": 0.0},
-    {"max_weight": -1.0},
-)
-
-
 ROWS = [
-    row(
-        name="advantage_weights",
-        definition=advantage_weights,
-        make=make_weighted("adv", "temperature", "max_weight"),
+    Row(
+        advantage_weights,
+        make_weighted("adv", "temperature", "max_weight"),
         gradients=Gradients(exist=False),
         precision=Precision(condition=8.0),
-        invalid=WEIGHT,
     ),
-    row(
-        name="advantage_weighted_loss",
-        definition=advantage_weighted_loss,
-        make=make_weighted("log_prob", "adv", "temperature", "max_weight"),
+    Row(
+        advantage_weighted_loss,
+        make_weighted("log_prob", "adv", "temperature", "max_weight"),
         gradients=Gradients(constants=("adv", "temperature", "max_weight")),
         precision=Precision(condition=8.0),
-        invalid=WEIGHT,
     ),
     *[
-        row(
-            name="crr_weights",
-            case=f"{kind}, {baseline}",
-            definition=crr_weights,
-            make=make_crr,
+        Row(
+            crr_weights,
+            make_crr,
+            f"{kind}, {baseline}",
             settings={"kind": kind, "baseline": baseline},
             gradients=Gradients(exist=False),
             precision=Precision(condition=8.0),
             loose=Loose(lengths=("q_samples",)),
-            invalid=(
-                {"kind": "exponential"},
-                {"baseline": "min"},
-                {"temperature": 0.0},
-                {"max_weight": 0.0},
-            )
-            if (kind, baseline) == ("exp", "mean")
-            else (),
         )
         for kind in ("exp", "binary")
         for baseline in ("mean", "max")

@@ -2,15 +2,15 @@
 
 import numpy as np
 from contract import ACTIONS, actions, away_from
-from row import Gradients, Precision
-from rows.offline._shared import SAMPLES, TEMPERATURE, row
+from row import Gradients, Precision, Row
+from rows.offline._shared import SAMPLES
 
 # --- Conservative Q-learning. ---
 
 
-def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, lower_bound=-np.inf):
+def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, min_q=-np.inf):
     """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
-    bounded = np.maximum(q_samples, lower_bound)
+    bounded = np.maximum(q_samples, min_q)
     ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
     return temperature * np.log(np.sum(ratios)) - q
 
@@ -63,43 +63,30 @@ def make_numbers(*names):
 
 
 BOUNDS = {
-    "lower_bound": np.asarray(0.25),
-    "lower_bounds": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
+    "min_q": np.asarray(0.25),
+    "min_qs": np.array([0.25, 0.25, 0.25, -np.inf, -np.inf]),
 }
 
 
 ROWS = [
-    row(
-        name="cql_loss",
-        definition=cql_loss,
-        make=make_cql(),
+    Row(
+        cql_loss,
+        make_cql(),
         gradients=Gradients(constants=("log_prob_samples",)),
         precision=Precision(condition=4.0),
-        invalid=TEMPERATURE,
     ),
-    row(
-        name="cql_loss",
-        case="lower bound",
-        definition=cql_loss,
-        make=make_cql("lower_bound"),
-        gradients=Gradients(constants=("log_prob_samples", "lower_bound")),
+    Row(
+        cql_loss,
+        make_cql("min_q"),
+        "lower bound",
+        gradients=Gradients(constants=("log_prob_samples", "min_q")),
         precision=Precision(condition=4.0),
     ),
-    row(
-        name="discrete_cql_loss",
-        definition=discrete_cql_loss,
-        make=make_discrete("q", "a"),
-    ),
-    row(
-        name="discrete_cql_loss",
-        case="masked",
-        definition=discrete_cql_loss,
-        make=make_discrete("q", "a", "action_mask"),
-    ),
-    row(
-        name="cql_temperature_loss",
-        definition=cql_temperature_loss,
-        make=make_numbers("log_temperature", "gap", "target_gap"),
+    Row(discrete_cql_loss, make_discrete("q", "a")),
+    Row(discrete_cql_loss, make_discrete("q", "a", "action_mask"), "masked"),
+    Row(
+        cql_temperature_loss,
+        make_numbers("log_temperature", "gap", "target_gap"),
         gradients=Gradients(constants=("gap", "target_gap")),
         precision=Precision(condition=4.0),
     ),

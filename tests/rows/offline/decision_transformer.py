@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import STEPS, discounts
-from rows.offline._shared import row
+from row import Row
 
 # --- Decision transformer. ---
 
@@ -24,10 +24,5 @@ def make_stream(rng):
 
 
 ROWS = [
-    row(
-        name="returns_to_go",
-        definition=returns_to_go,
-        make=make_stream,
-        invalid=({"discount_t": np.full(STEPS, 1.5)},),
-    ),
+    Row(returns_to_go, make_stream),
 ]

@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import away_from
-from row import Gradients, Precision
-from rows.offline._shared import BATCH, TEMPERATURE, row
+from row import Gradients, Precision, Row
+from rows.offline._shared import BATCH
 
 # --- In-sample values. ---
 
@@ -14,10 +14,10 @@ def iql_value_loss(v, q, expectile):
     return np.abs(expectile - (u < 0)) * u**2
 
 
-def xql_value_loss(v, q, temperature, max_clip=7.0):
+def xql_value_loss(v, q, temperature, max_exponent=7.0):
     """Garg et al. 2023, Gumbel regression; with the tangent at the clip above it."""
     z = (q - v) / temperature
-    c = np.minimum(z, max_clip)
+    c = np.minimum(z, max_exponent)
     return np.exp(c) - c - 1 + (np.exp(c) - 1) * (z - c)
 
 
@@ -48,36 +48,25 @@ def make_expectile(rng):
 
 
 ROWS = [
-    row(
-        name="iql_value_loss",
-        definition=iql_value_loss,
-        make=make_expectile,
-        gradients=Gradients(targets=("q",)),
-        invalid=({"expectile": -0.1}, {"expectile": 1.1}),
-    ),
-    row(
-        name="xql_value_loss",
-        definition=xql_value_loss,
-        make=make_values(),
+    Row(iql_value_loss, make_expectile, gradients=Gradients(targets=("q",))),
+    Row(
+        xql_value_loss,
+        make_values(),
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=32.0),
-        invalid=(*TEMPERATURE, {"max_clip": 0.0}, {"max_clip": -1.0}),
     ),
-    row(
-        name="xql_value_loss",
-        case="clipped",
-        definition=xql_value_loss,
-        make=make_values(0.25),
-        settings={"max_clip": 0.5},
+    Row(
+        xql_value_loss,
+        make_values(0.25),
+        "clipped",
+        settings={"max_exponent": 0.5},
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=4.0),
     ),
-    row(
-        name="sql_value_loss",
-        definition=sql_value_loss,
-        make=make_values(-1.0),
+    Row(
+        sql_value_loss,
+        make_values(-1.0),
         gradients=Gradients(targets=("q",)),
         precision=Precision(condition=4.0),
-        invalid=TEMPERATURE,
     ),
 ]

@@ -2,8 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose
-from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES, row
+from row import Gradients, Loose, Row
+from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES
 
 # --- Support of the data. ---
 
@@ -24,7 +24,7 @@ def bcq_action_mask(log_prob, threshold):
     return probs / np.max(probs) > threshold
 
 
-def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
+def maximum_mean_discrepancy(x, y, kind="gaussian", bandwidth=1.0):
     """Gretton et al. 2012, the biased estimate."""
     kernels = {
         "gaussian": lambda d: np.exp(-(np.linalg.norm(d) ** 2) / (2 * bandwidth**2)),
@@ -33,7 +33,7 @@ def maximum_mean_discrepancy(x, y, kernel="gaussian", bandwidth=1.0):
     }
 
     def mean(x, y):
-        return np.mean([[kernels[kernel](a - b) for b in y] for a in x])
+        return np.mean([[kernels[kind](a - b) for b in y] for a in x])
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)
 
@@ -55,31 +55,24 @@ def make_energy(rng):
 
 
 ROWS = [
-    row(
-        name="edac_diversity_loss",
-        definition=edac_diversity_loss,
-        make=lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
+    Row(
+        edac_diversity_loss,
+        lambda rng: {"gradients": rng.normal(size=(CRITICS, DIMENSIONS))},
     ),
-    row(
-        name="bcq_action_mask",
-        definition=bcq_action_mask,
-        make=lambda rng: {"log_prob": rng.normal(size=ACTIONS)},
+    Row(
+        bcq_action_mask,
+        lambda rng: {"log_prob": rng.normal(size=ACTIONS)},
         settings={"threshold": 0.3},
         gradients=Gradients(exist=False),
-        invalid=({"threshold": 1.0}, {"threshold": -0.1}),
     ),
     *[
-        row(
-            name="maximum_mean_discrepancy",
-            case=kernel,
-            definition=maximum_mean_discrepancy,
-            make=make_energy if kernel == "energy" else make_samples,
-            settings={"kernel": kernel},
+        Row(
+            maximum_mean_discrepancy,
+            make_energy if kernel == "energy" else make_samples,
+            kernel,
+            settings={"kind": kernel},
             gradients=Gradients(targets=("y",)),
             loose=Loose(lengths=("x", "y")),
-            invalid=({"kernel": "cosine"}, {"bandwidth": 0.0}, {"bandwidth": -1.0})
-            if kernel == "gaussian"
-            else (),
         )
         for kernel in ("gaussian", "laplacian", "energy")
     ],

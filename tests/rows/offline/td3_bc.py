@@ -3,15 +3,15 @@
 import functools
 
 import numpy as np
-from row import Gradients, Loose, Precision
-from rows.offline._shared import BATCH, CRITICS, DIMENSIONS, row
+from row import Gradients, Loose, Precision, Row
+from rows.offline._shared import BATCH, CRITICS, DIMENSIONS
 
 # --- Policies close to the data. ---
 
 
-def td3_bc_loss(q, action, data_action, weight):
+def td3_bc_loss(q, a, data_a, weight):
     """Fujimoto and Gu 2021, section 5."""
-    return -weight * q + np.linalg.norm(action - data_action) ** 2
+    return -weight * q + np.linalg.norm(a - data_a) ** 2
 
 
 def td3_bc_weight(q, alpha):
@@ -19,9 +19,9 @@ def td3_bc_weight(q, alpha):
     return alpha / np.mean(np.abs(q))
 
 
-def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_weight):
+def rebrac_critic_target(r_t, discount_t, q_t, a_t, data_a_t, penalty_weight):
     """Tarasov et al. 2023."""
-    distance = np.linalg.norm(action_t - data_action_t) ** 2
+    distance = np.linalg.norm(a_t - data_a_t) ** 2
     return r_t + discount_t * (np.min(q_t) - penalty_weight * distance)
 
 
@@ -31,8 +31,8 @@ def rebrac_critic_target(r_t, discount_t, q_t, action_t, data_action_t, penalty_
 def make_policy(rng):
     return {
         "q": np.asarray(rng.normal()),
-        "action": rng.normal(size=DIMENSIONS),
-        "data_action": rng.normal(size=DIMENSIONS),
+        "a": rng.normal(size=DIMENSIONS),
+        "data_a": rng.normal(size=DIMENSIONS),
         "weight": np.asarray(rng.uniform(0.5, 2.0)),
     }
 
@@ -43,8 +43,8 @@ def make_target(q_shape):
             "r_t": np.asarray(rng.normal()),
             "discount_t": np.asarray(rng.uniform(0.5, 1.0)),
             "q_t": rng.normal(size=q_shape),
-            "action_t": rng.normal(size=DIMENSIONS),
-            "data_action_t": rng.normal(size=DIMENSIONS),
+            "a_t": rng.normal(size=DIMENSIONS),
+            "data_a_t": rng.normal(size=DIMENSIONS),
             "penalty_weight": np.asarray(rng.uniform(0.1, 1.0)),
         }
 
@@ -55,49 +55,41 @@ TARGET = (
     "r_t",
     "discount_t",
     "q_t",
-    "action_t",
-    "data_action_t",
+    "a_t",
+    "data_a_t",
     "penalty_weight",
 )
 
 
 ROWS = [
-    row(
-        name="td3_bc_loss",
-        definition=td3_bc_loss,
-        make=make_policy,
+    Row(
+        td3_bc_loss,
+        make_policy,
         gradients=Gradients(constants=("weight",)),
         precision=Precision(condition=4.0),
-        invalid=({"weight": -1.0},),
     ),
-    row(
-        name="td3_bc_weight",
-        definition=td3_bc_weight,
-        make=lambda rng: {"q": rng.normal(size=BATCH)},
+    Row(
+        td3_bc_weight,
+        lambda rng: {"q": rng.normal(size=BATCH)},
         settings={"alpha": 2.5},
         gradients=Gradients(exist=False),
         over_devices=lambda library, axis_name: functools.partial(
             library.td3_bc_weight, axis_name=axis_name
         ),
         precision=Precision(condition=4.0),
-        invalid=({"alpha": -1.0},),
     ),
-    row(
-        name="rebrac_critic_target",
-        definition=rebrac_critic_target,
-        make=make_target(CRITICS),
+    Row(
+        rebrac_critic_target,
+        make_target(CRITICS),
         gradients=Gradients(targets=TARGET),
         precision=Precision(condition=4.0),
         loose=Loose(lengths=("q_t",)),
-        invalid=({"penalty_weight": -1.0},),
     ),
-    row(
-        name="rebrac_critic_target",
-        case="one critic",
-        definition=rebrac_critic_target,
-        make=make_target(()),
+    Row(
+        rebrac_critic_target,
+        make_target(()),
+        "one critic",
         gradients=Gradients(targets=TARGET),
         precision=Precision(condition=4.0),
-        invalid=({"discount_t": -0.5},),
     ),
 ]

@@ -135,19 +135,10 @@ class _Namespace:
 
 
 def row(name, definition, make, **exceptions):
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        find=assembled(name),
-        **exceptions,
-    )
+    return Row(definition, make, name=name, find=assembled(name), **exceptions)
 
 
 SOFTPLUS = {"projection_operator": jax.nn.softplus}
-
-
-NEW = "rlax has none"
 
 
 # --- Constraints. ---
@@ -167,7 +158,7 @@ def one_update(library):
     def update(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
         controller = library.pid_lagrangian(limit, k_p, k_i, k_d)
         parts = state["state.integral"], state["state.cost"]
-        return controller.update(cost, library.PidLagrangianState(*parts))
+        return controller.update(library.PidLagrangianState(*parts), cost)
 
     return update
 
@@ -225,15 +216,12 @@ ROWS = [
     ),
     *(
         Row(
-            name="pid_lagrangian",
-            case=case,
-            definition=pid_lagrangian,
-            make=make_costs(cost),
+            pid_lagrangian,
+            make_costs(cost),
+            case,
             find=one_update,
-            peer=Peer(why_not=NEW),
             gradients=Gradients(exist=False),
             precision=Precision(condition=4.0, single_outputs=(0, 1, 2)),
-            invalid=() if case else ({"k_p": -1.0}, {"k_i": -1.0}, {"k_d": -1.0}),
         )
         for case, cost in {"": 3.0, "within the limit": 0.75, "far below": -3.0}.items()
     ),

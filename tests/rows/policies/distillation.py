@@ -86,18 +86,17 @@ def make_targets(rng):
 ROWS = [
     *(
         Row(
+            "the samples depend on the key",
+            lambda rng: {"weights_scale": np.asarray(rng.uniform(0.5, 1.5))},
             name=name,
-            definition="the samples depend on the key",
             loose=Loose(batches=True),
-            make=lambda rng: {"weights_scale": np.asarray(rng.uniform(0.5, 1.5))},
             find=sampling(name),
         )
         for name in ("constant_policy_targets", "zero_policy_targets")
     ),
     Row(
-        name="sampled_policy_distillation_loss",
-        definition=sampled_policy_distillation_loss,
-        make=make_targets,
+        sampled_policy_distillation_loss,
+        make_targets,
         find=distilling,
         gradients=Gradients(targets=("policy_targets.weights",)),
         loose=Loose(lengths=("policy_targets.actions",)),

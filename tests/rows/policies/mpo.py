@@ -93,13 +93,13 @@ def categorical_mpo_loss(action_mask, held=None, **x):
 
     pi, prior = policy(x["logits"])[action_mask], policy(c["target_logits"])
     constant = policy(c["logits"])
-    temperature = e_step("temperature_constraint", c["q_values"], prior, x, c)
+    temperature = e_step("temperature_constraint", c["q"], prior, x, c)
     policy_loss = -np.sum(temperature[2][action_mask] * np.log(pi))
     p = prior[action_mask]
     divergences = [np.sum(p * np.log(p / each)) for each in (pi, constant[action_mask])]
     penalty = constraint("policy_constraint", *divergences, x, c)
     loss = policy_loss + temperature[0] + sum(penalty[:2])
-    legal = c["q_values"][action_mask]
+    legal = c["q"][action_mask]
     entropies = entropy(constant), entropy(prior)
     parts = policy_loss, temperature, penalty, legal.min(), legal.max(), *entropies
     return np.asarray(loss), *parts
@@ -112,7 +112,7 @@ def make_categorical(rng):
     return {
         "logits": rng.normal(size=ACTIONS),
         "target_logits": rng.normal(size=ACTIONS),
-        "q_values": rng.normal(size=ACTIONS),
+        "q": rng.normal(size=ACTIONS),
         **make_dual(rng, "temperature_constraint"),
         **make_dual(rng, "policy_constraint"),
         "action_mask": rng.permutation(np.arange(ACTIONS) > 0),

@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import STEPS, away_from
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 
 def clipped_surrogate_pg_loss(prob_ratios_t, adv_t, epsilon):
@@ -19,9 +19,6 @@ def make_surrogate(rng):
     for kink in (0.75, 1.25):
         ratios = away_from(ratios, kink)
     return {"prob_ratios_t": ratios, "adv_t": away_from(rng.normal(size=STEPS), 0.0)}
-
-
-NEW = "rlax has none"
 
 
 EPSILON, EPSILON_HIGH = 0.2, 0.3
@@ -154,18 +151,16 @@ STEP = ("log_prob", "old_log_prob", "adv")
 MASKED = ("sample_mask",)
 
 
-def rows_of(name, definition, make, names, cases, invalid=(), **attributes):
+def rows_of(name, definition, make, names, cases, **attributes):
     """Return a row for each case of a function."""
     attributes = {"gradients": Gradients(targets=STEP[1:]), **attributes}
     return [
         Row(
+            definition,
+            make(*names, *(MASKED if "masked" in case else ())),
+            case,
             name=name,
-            definition=definition,
-            make=make(*names, *(MASKED if "masked" in case else ())),
-            case=case,
             settings=settings,
-            peer=Peer(why_not=NEW),
-            invalid=() if case else invalid,
             **attributes,
         )
         for case, settings in cases.items()
@@ -180,21 +175,12 @@ CLIPS = {
 }
 
 
-INVALID_CLIPS = (
-    {"epsilon": -0.1},
-    {"epsilon_high": -0.1},
-    {"dual_clip": 1.0},
-)
-
-
 ROWS = [
     Row(
-        name="clipped_surrogate_pg_loss",
-        definition=clipped_surrogate_pg_loss,
-        make=make_surrogate,
+        clipped_surrogate_pg_loss,
+        make_surrogate,
         settings={"epsilon": 0.25},
         gradients=Gradients(targets=("adv_t",)),
-        invalid=({"prob_ratios_t": np.full(STEPS, -0.1)}, {"epsilon": -0.1}),
     ),
     *rows_of(
         "ppo_clip_loss",
@@ -202,7 +188,6 @@ ROWS = [
         make_steps,
         STEP,
         CLIPS,
-        invalid=INVALID_CLIPS,
         precision=Precision(condition=2.0),
     ),
     *rows_of(
@@ -212,7 +197,6 @@ ROWS = [
         (),
         {**CLIPS, "truncated": {"max_weight": 1.25}},
         gradients=Gradients(targets=("old_log_prob", "proximal_log_prob", "adv")),
-        invalid=(*INVALID_CLIPS, {"max_weight": 0.0}),
         precision=Precision(condition=8.0),
     ),
     *rows_of(
@@ -226,7 +210,6 @@ ROWS = [
             "masked": {"epsilon": 0.25},
         },
         gradients=Gradients(targets=("old_v", "target")),
-        invalid=({"epsilon": -0.1}, {"huber_delta": 0.0}),
         precision=Precision(condition=4.0),
     ),
 ]

@@ -1,11 +1,8 @@
 """Rows of `policies/_ppo_penalty.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Peer, Precision, Row
+from row import Precision, Row
 from rows.policies.ppo import STEP, make_steps, ratios, rows_of, valid
-
-NEW = "rlax has none"
-
 
 # --- Losses of log-probabilities. ---
 
@@ -83,7 +80,6 @@ ROWS = [
         make_steps,
         (*STEP, "kl"),
         {"": {"coefficient": 0.5}, "masked": {"coefficient": 0.5}},
-        invalid=({"coefficient": -1.0},),
         precision=Precision(condition=2.0),
     ),
     *rows_of(
@@ -100,7 +96,6 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "wider": {"epsilon": 0.5}, "masked": {}},
-        invalid=({"epsilon": 0.0},),
         precision=Precision(condition=8.0),
     ),
     *rows_of(
@@ -109,25 +104,14 @@ ROWS = [
         make_steps,
         STEP,
         {"": {}, "sharper": {"alpha": 0.5, "beta": 0.25}, "masked": {}},
-        invalid=({"alpha": 0.0}, {"beta": 0.0}),
         precision=Precision(condition=4.0),
     ),
     *(
         Row(
-            name="adaptive_kl_coefficient",
-            definition=adaptive_kl_coefficient,
-            make=make_coefficient(kl),
+            adaptive_kl_coefficient,
+            make_coefficient(kl),
+            case,
             precision=Precision(carried={"coefficient": 0}),
-            case=case,
-            peer=Peer(why_not=NEW),
-            invalid=(
-                {"coefficient": -1.0},
-                {"target": 0.0},
-                {"tolerance": 0.5},
-                {"factor": 0.5},
-                {"minimum": -1.0},
-                {"maximum": 0.0},
-            ),
         )
         for case, kl in {"far": 2.0, "near": 0.25, "right": 1.25}.items()
     ),

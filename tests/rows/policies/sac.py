@@ -2,11 +2,8 @@
 
 import jax
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT
-from row import Gradients, Loose, Peer, Precision, Row
-
-NEW = "rlax has none"
-
+from contract import ACTIONS
+from row import Gradients, Loose, Precision, Row
 
 CRITICS = 3
 
@@ -32,15 +29,16 @@ def sac_policy_loss(log_prob, q, temperature):
     return temperature * log_prob - np.min(q)
 
 
-def sac_temperature_loss(log_temperature, log_prob, target_entropy):
+def sac_temperature_loss(log_temperature, log_prob, target_entropy, kind="alpha"):
     """Haarnoja et al. 2018, section 5."""
-    return np.exp(log_temperature) * (-log_prob - target_entropy)
+    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
+    return factor * (-log_prob - target_entropy)
 
 
-def td3_target_action(key, action, stddev, clip, minimum, maximum):
+def td3_target_action(key, a_t, stddev, clip, minimum, maximum):
     """Fujimoto et al. 2018, section 5.3."""
-    noise = stddev * np.asarray(jax.random.normal(key, action.shape), np.float64)
-    return np.clip(action + np.clip(noise, -clip, clip), minimum, maximum)
+    noise = stddev * np.asarray(jax.random.normal(key, a_t.shape), np.float64)
+    return np.clip(a_t + np.clip(noise, -clip, clip), minimum, maximum)
 
 
 # --- Discrete actions. ---
@@ -70,11 +68,12 @@ def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
 
 
 def discrete_sac_temperature_loss(
-    log_temperature, logits, target_entropy, action_mask=None
+    log_temperature, logits, target_entropy, action_mask=None, kind="alpha"
 ):
     """Christodoulou 2019, section 3."""
     missing = target_entropy - entropy(logits, action_mask)
-    return -np.exp(log_temperature) * missing
+    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
+    return -factor * missing
 
 
 # --- Arguments. ---
@@ -112,24 +111,12 @@ def make_discrete(*names, critics=(CRITICS,)):
 def make_action(rng):
     """Draw bounds that some actions exceed, and noise that is seldom clipped."""
     return {
-        "action": rng.normal(size=DIMENSIONS),
+        "a_t": rng.normal(size=DIMENSIONS),
         "stddev": rng.uniform(0.2, 0.5, DIMENSIONS),
         "clip": np.asarray(rng.uniform(0.3, 0.6)),
         "minimum": rng.uniform(-1.5, -0.5, DIMENSIONS),
         "maximum": rng.uniform(0.5, 1.5, DIMENSIONS),
     }
-
-
-def row(definition, make, **attributes):
-    """Return the row of a function whose definition has its name."""
-    name = definition.__name__
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        **attributes,
-    )
 
 
 TARGET = ("r_t", "discount_t", "q_t")
@@ -141,79 +128,68 @@ SOFT = (*TARGET, "log_prob_t", "temperature")
 STOPPED = ("q", "temperature")
 
 
-NEGATIVE_TEMPERATURE = ({"temperature": -0.5},)
-
-
 ROWS = [
-    row(
-        sac_critic_target,
-        make_numbers(*SOFT),
-        gradients=Gradients(targets=SOFT),
-        invalid=NEGATIVE_TEMPERATURE + BAD_DISCOUNT,
-    ),
-    row(
-        td3_critic_target,
-        make_numbers(*TARGET),
-        gradients=Gradients(targets=TARGET),
-        invalid=BAD_DISCOUNT,
-    ),
-    row(
+    Row(sac_critic_target, make_numbers(*SOFT), gradients=Gradients(targets=SOFT)),
+    Row(td3_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
+    Row(
         sac_policy_loss,
         make_numbers("log_prob", "q", "temperature"),
         gradients=Gradients(constants=("temperature",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         sac_temperature_loss,
         make_numbers("log_temperature", "log_prob", "target_entropy"),
         gradients=Gradients(constants=("log_prob", "target_entropy")),
         precision=Precision(condition=4.0),
     ),
-    row(
-        td3_target_action,
-        make_action,
-        invalid=({"stddev": -0.2}, {"clip": -0.5}, {"maximum": -1.0, "minimum": 1.0}),
+    Row(
+        sac_temperature_loss,
+        make_numbers("log_temperature", "log_prob", "target_entropy"),
+        case="log alpha",
+        settings={"kind": "log_alpha"},
+        gradients=Gradients(constants=("log_prob", "target_entropy")),
+        precision=Precision(condition=4.0),
     ),
-    row(
+    Row(td3_target_action, make_action, invalid=({"maximum": -1.0, "minimum": 1.0},)),
+    Row(
         discrete_sac_value,
         make_discrete(),
         loose=Loose(lengths=("q",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         discrete_sac_value,
         make_discrete(critics=()),
         case="one critic",
     ),
-    row(
+    Row(
         discrete_sac_value,
         make_discrete("action_mask"),
         case="masked",
         loose=Loose(lengths=("q",)),
     ),
-    row(
+    Row(
         discrete_sac_policy_loss,
         make_discrete(),
         gradients=Gradients(constants=STOPPED),
         loose=Loose(lengths=("q",)),
-        invalid=NEGATIVE_TEMPERATURE,
     ),
-    row(
+    Row(
         discrete_sac_policy_loss,
         make_discrete("action_mask", critics=()),
         case="masked, one critic",
         gradients=Gradients(constants=STOPPED),
     ),
-    row(
+    Row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy"),
         gradients=Gradients(constants=("logits", "target_entropy")),
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         discrete_sac_temperature_loss,
         make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
-        case="masked",
+        case="masked, log alpha",
+        settings={"kind": "log_alpha"},
         gradients=Gradients(constants=("logits", "target_entropy")),
         precision=Precision(condition=4.0),
     ),

@@ -2,11 +2,8 @@
 
 import numpy as np
 from contract import ACTIONS, away_from
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 from rows.policies.sac import softmax
-
-NEW = "rlax has none"
-
 
 CLIP = 1.0
 
@@ -27,17 +24,23 @@ def cmpo_sample_weights(q, v, clip, z_init):
     return np.array(weights)
 
 
-def completed_q_values(logits, q, visits, v, action_mask=None):
-    """Danihelka et al. 2022, equations 10 and 33."""
+def mixed_value(logits, q, visits, v, action_mask=None):
+    """Danihelka et al. 2022, equation 33."""
     action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
     pi = softmax(logits, action_mask)
-    visited = [a for a in range(len(q)) if action_mask[a] and visits[a] > 0]
+    visited = np.flatnonzero(action_mask & (visits > 0))
     total = sum(visits[a] for a in visited)
-    mixed = v
-    if total:
-        mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
-        mixed = (v + total * mean) / (1 + total)
-    return np.array([q[a] if a in visited else mixed for a in range(len(q))])
+    if not total:
+        return v
+    mean = sum(pi[a] * q[a] for a in visited) / sum(pi[a] for a in visited)
+    return (v + total * mean) / (1 + total)
+
+
+def completed_q_values(logits, q, visits, v, action_mask=None):
+    """Danihelka et al. 2022, equation 10."""
+    mixed = mixed_value(logits, q, visits, v, action_mask)
+    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    return np.where(action_mask & (visits > 0), q, mixed)
 
 
 def gumbel_policy_targets(
@@ -94,64 +97,56 @@ def masked(make):
     return make_masked
 
 
-def row(definition, make, **attributes):
-    """Return the row of a function whose definition has its name."""
-    name = definition.__name__
-    return Row(
-        name=name,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not=NEW),
-        **attributes,
-    )
-
-
 SIGMA = {"c_visit": 2.0, "c_scale": 0.25}
 
 
 SEARCH = ("logits", "q", "v")
 
 
-NEGATIVE = {"visits": np.array([1, -1, 0, 2], np.int32)}
-
-
 ROWS = [
-    row(
+    Row(
         cmpo_policy_targets,
         masked(make_prior),
         case="mask",
         settings={"clip": CLIP},
         gradients=Gradients(targets=("prior_logits", "q", "v")),
-        invalid=({"clip": -1.0}, {"clip": np.nan}),
     ),
-    row(
+    Row(
         cmpo_sample_weights,
         make_samples,
         settings={"clip": CLIP},
         gradients=Gradients(targets=("q", "v", "z_init")),
-        invalid=({"clip": -1.0}, {"z_init": 0.0}),
     ),
-    row(
+    Row(
+        mixed_value,
+        make_search,
+        precision=Precision(condition=4.0),
+    ),
+    Row(
+        mixed_value,
+        masked(make_search),
+        case="mask",
+        precision=Precision(condition=4.0),
+    ),
+    Row(
         completed_q_values,
         make_search,
         precision=Precision(condition=4.0),
-        invalid=(NEGATIVE,),
     ),
-    row(
+    Row(
         completed_q_values,
         masked(make_search),
         case="mask",
         precision=Precision(condition=4.0),
     ),
-    row(
+    Row(
         gumbel_policy_targets,
         make_search,
         settings=SIGMA,
         gradients=Gradients(targets=SEARCH),
         precision=Precision(condition=4.0),
-        invalid=({"c_visit": -1.0}, {"c_scale": -1.0}, NEGATIVE),
     ),
-    row(
+    Row(
         gumbel_policy_targets,
         masked(make_search),
         case="mask, rescaled",

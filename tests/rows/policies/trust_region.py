@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from row import Gradients, Peer, Precision, Row
+from row import Gradients, Precision, Row
 
 PARAMETERS, ACTIONS = 4, 3
 
@@ -129,17 +129,6 @@ def make_gradients(rng):
     }
 
 
-def row(definition, make, case="", **fields):
-    return Row(
-        name=definition.__name__,
-        case=case,
-        definition=definition,
-        make=make,
-        peer=Peer(why_not="rlax has none"),
-        **fields,
-    )
-
-
 FISHER = with_function("fisher_vector_product", kl_from_uniform)
 
 
@@ -147,21 +136,19 @@ SEARCH = with_function("backtracking_line_search", loss_and_kl)
 
 
 ROWS = [
-    row(
+    Row(
         fisher_vector_product,
         vectors("params", "vector", damping=(0.1, 1.0)),
         find=FISHER,
         precision=Precision(decisive=("params", "vector")),
-        invalid=({"damping": -1.0},),
     ),
-    row(
+    Row(
         trust_region_step_size,
         make_product,
         precision=Precision(condition=16.0, single_outputs=(0,)),
-        invalid=({"max_kl": -1.0},),
     ),
     *(
-        row(
+        Row(
             backtracking_line_search,
             vectors("params", "step", max_kl=ends, shrink=(0.4, 0.6)),
             case,
@@ -173,23 +160,16 @@ ROWS = [
                 carried={"params": 0},
                 decisive=("params", "step"),
             ),
-            invalid=(
-                {"max_kl": -1.0},
-                {"shrink": 1.0},
-                {"shrink": 0.0},
-                {"num_tries": 0},
-            ),
         )
         for case, ends, tries in (("", (1.0, 5.0), 8), ("none", (0.0, 1e-3), 3))
     ),
     *(
-        row(
+        Row(
             cpo_step,
             make_problem(sign, scale),
             case,
             precision=Precision(condition=64.0),
             gradients=Gradients(exist=False),
-            invalid=({"q": -1.0}, {"s": -1.0}, {"max_kl": -1.0}),
         )
         for case, sign, scale in (
             ("below the limit", -1, 0.5),
@@ -198,10 +178,5 @@ ROWS = [
             ("infeasible", 1, 2.0),
         )
     ),
-    row(
-        acer_trust_region,
-        make_gradients,
-        precision=Precision(condition=4.0),
-        invalid=({"max_change": -1.0},),
-    ),
+    Row(acer_trust_region, make_gradients, precision=Precision(condition=4.0)),
 ]

@@ -111,15 +111,6 @@ def without_restarts(make):
     return functools.partial(make, restarts=0)
 
 
-FRACTIONS = {"top_k_fraction": 0.0}, {"top_k_fraction": 1.5}
-
-
-HALF = np.full(STATES, 0.5, np.float32)
-
-
-WEIGHTS = {"restarting_weights": HALF}, {"importance_weights": -HALF}
-
-
 ROWS = [
     row(
         "get_top_k_weights",
@@ -137,7 +128,6 @@ ROWS = [
             },
         ),
         gradients=Gradients(exist=False),
-        invalid=(*FRACTIONS, {"restarting_weights": np.full((12, 1), 0.5, "f")}),
         over_devices=lambda library, axis_name: functools.partial(
             library.get_top_k_weights, axis_name=axis_name
         ),
@@ -153,7 +143,6 @@ ROWS = [
             targets=("importance_weights",),
             stopped_definition=vmpo_e_step_with_constant_weights,
         ),
-        invalid=FRACTIONS + WEIGHTS,
     ),
     row(
         "vmpo_loss",
@@ -166,7 +155,6 @@ ROWS = [
             free_definition=lambda x, constants: vmpo_loss(**x, held=constants),
             first_order_only=STOPPED,
         ),
-        invalid=FRACTIONS + WEIGHTS,
     ),
     row(
         "vmpo_loss",

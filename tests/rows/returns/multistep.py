@@ -1,8 +1,7 @@
 """Rows of `returns/_multistep.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import BAD_DISCOUNTS, BAD_LAMBDA
-from row import Gradients, Peer, Row, Stream
+from row import Gradients, Row, Stream
 from rows.returns._shared import ROWWISE, constant, maker, sum_of_errors, values_of_rows
 
 # --- Definitions. ---
@@ -86,40 +85,32 @@ GAE = ("r_t", "discount_t", "lambda_", "values")
 
 ROWS = [
     Row(
-        name="discounted_returns",
-        definition=discounted_returns,
-        make=maker("r_t", "discount_t", "v_t"),
-        invalid=BAD_DISCOUNTS,
+        discounted_returns,
+        maker("r_t", "discount_t", "v_t"),
         gradients=Gradients(
             targets=("r_t", "discount_t", "v_t"),
             stopped_definition=constant(discounted_returns),
         ),
     ),
     Row(
-        name="lambda_returns",
-        definition=lambda_returns,
-        make=maker(*LAMBDA),
-        invalid=(*BAD_DISCOUNTS, {"lambda_": -0.1}),
+        lambda_returns,
+        maker(*LAMBDA),
         gradients=Gradients(
             targets=LAMBDA, stopped_definition=constant(lambda_returns)
         ),
     ),
     Row(
-        name="n_step_bootstrapped_returns",
-        definition=n_step_bootstrapped_returns,
-        make=maker("r_t", "discount_t", "v_t", "lambda_t"),
+        n_step_bootstrapped_returns,
+        maker("r_t", "discount_t", "v_t", "lambda_t"),
         settings={"n": 3},
-        invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
         gradients=Gradients(
             targets=("r_t", "discount_t", "v_t", "lambda_t"),
             stopped_definition=constant(n_step_bootstrapped_returns, n=3),
         ),
     ),
     Row(
-        name="truncated_generalized_advantage_estimation",
-        definition=truncated_generalized_advantage_estimation,
-        make=maker(*GAE),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        truncated_generalized_advantage_estimation,
+        maker(*GAE),
         gradients=Gradients(
             targets=GAE,
             stopped_definition=constant(truncated_generalized_advantage_estimation),
@@ -127,40 +118,21 @@ ROWS = [
         stream=Stream(make=maker(*ROWWISE), assemble=values_of_rows),
     ),
     Row(
-        name="generalized_advantage_estimation",
-        definition=generalized_advantage_estimation,
-        make=maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
-        peer=Peer(why_not="rlax has no advantages with two values a step"),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        generalized_advantage_estimation,
+        maker("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
         gradients=Gradients(
             targets=("v_tm1", "v_t", "r_t", "discount_t", "lambda_"),
             stopped_definition=constant(generalized_advantage_estimation),
         ),
     ),
     Row(
-        name="upgo_returns",
-        definition=upgo_returns,
-        make=maker("v_tm1", "v_t", "r_t", "discount_t"),
-        peer=Peer(why_not="rlax has no such returns"),
-        invalid=BAD_DISCOUNTS,
+        upgo_returns,
+        maker("v_tm1", "v_t", "r_t", "discount_t"),
         gradients=Gradients(
             targets=("v_t", "r_t", "discount_t"),
             stopped_definition=constant(upgo_returns),
         ),
     ),
-    Row(
-        name="linear_recurrence",
-        definition=linear_recurrence,
-        make=maker("a", "b", "final"),
-        peer=Peer(why_not="rlax has no such function"),
-        stream=None,
-    ),
-    Row(
-        name="linear_recurrence",
-        case="streams",
-        definition=linear_recurrence,
-        make=maker("a", "b"),
-        settings={"final": 0.0},
-        peer=Peer(why_not="rlax has no such function"),
-    ),
+    Row(linear_recurrence, maker("a", "b", "final"), stream=None),
+    Row(linear_recurrence, maker("a", "b"), "streams", settings={"final": 0.0}),
 ]

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 from contract import STEPS
-from row import Peer, Row
+from row import Row
 from rows.returns._shared import maker
 
 # --- Definitions. ---
@@ -46,25 +46,15 @@ def last_rewards_of(library):
 
 
 ROWS = [
+    Row(n_step_transitions, maker("r_t", "discount_t"), settings={"n": 3}, stream=None),
     Row(
-        name="n_step_transitions",
-        definition=n_step_transitions,
-        make=maker("r_t", "discount_t"),
-        settings={"n": 3},
-        invalid=({"n": 0}, {"n": -1}, {"n": 2.0}),
-        peer=Peer(why_not="rlax has no such function"),
-        stream=None,
-    ),
-    Row(
-        name="n_step_transitions",
-        case="streams",
-        find=last_rewards_of,
-        definition=n_step_transitions_and_last_rewards,
-        # The index jumps where a discount becomes 0.
-        make=maker(
+        n_step_transitions_and_last_rewards,
+        maker(
             *("r_t", "discount_t"), discount_t=lambda rng: rng.uniform(0.5, 1.0, STEPS)
         ),
+        "streams",
+        name="n_step_transitions",
+        find=last_rewards_of,
         settings={"n": 3},
-        peer=Peer(why_not="rlax has no such function"),
     ),
 ]

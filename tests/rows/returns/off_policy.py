@@ -3,11 +3,6 @@
 import numpy as np
 from contract import (
     ACTIONS,
-    BAD_DISCOUNTS,
-    BAD_LAMBDA,
-    BAD_POLICY,
-    BAD_RATIOS,
-    BAD_TRACES,
     STEPS,
     actions,
     probabilities,
@@ -112,19 +107,14 @@ NOT_PUBLIC = "importance_corrected_td_errors"
 
 ROWS = [
     Row(
-        name="tree_backup",
-        definition=tree_backup,
-        make=make_tree,
-        peer=Peer(why_not="rlax has no such errors"),
-        invalid=BAD_POLICY + BAD_DISCOUNTS + BAD_LAMBDA,
+        tree_backup,
+        make_tree,
         gradients=Gradients(targets=("q_t", "r_t", "discount_t", "pi_t", "lambda_")),
     ),
     Row(
-        name="importance_corrected_td_errors",
-        definition=importance_corrected_td_errors,
-        make=maker(*CORRECTED),
+        importance_corrected_td_errors,
+        maker(*CORRECTED),
         peer=Peer(find=lambda rlax: getattr(rlax._src.multistep, NOT_PUBLIC)),
-        invalid=BAD_RATIOS + BAD_DISCOUNTS + BAD_LAMBDA,
         gradients=Gradients(
             targets=("r_t", "discount_t", "rho_tm1", "lambda_"),
             stopped_definition=all_but_value(importance_corrected_td_errors),
@@ -132,10 +122,8 @@ ROWS = [
         stream=Stream(make=maker(*ROWWISE, "rho_tm1"), assemble=values_of_rows),
     ),
     Row(
-        name="general_off_policy_returns_from_q_and_v",
-        definition=general_off_policy_returns_from_q_and_v,
-        make=one_fewer(maker(*GENERAL), "q_t", "c_t"),
-        invalid=BAD_TRACES + BAD_DISCOUNTS,
+        general_off_policy_returns_from_q_and_v,
+        one_fewer(maker(*GENERAL), "q_t", "c_t"),
         gradients=Gradients(
             targets=GENERAL,
             stopped_definition=constant(general_off_policy_returns_from_q_and_v),
@@ -144,10 +132,8 @@ ROWS = [
         stream=Stream(make=maker(*GENERAL)),
     ),
     Row(
-        name="general_off_policy_returns_from_action_values",
-        definition=general_off_policy_returns_from_action_values,
-        make=make_action_values,
-        invalid=BAD_TRACES + BAD_POLICY + BAD_DISCOUNTS,
+        general_off_policy_returns_from_action_values,
+        make_action_values,
         gradients=Gradients(
             targets=("q_t", "r_t", "discount_t", "c_t", "pi_t"),
             stopped_definition=constant(general_off_policy_returns_from_action_values),

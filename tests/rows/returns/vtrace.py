@@ -1,7 +1,6 @@
 """Rows of `returns/_vtrace.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import BAD_RATIOS
 from row import Gradients, Peer, Row
 from rows.returns._shared import all_but_value, maker, sum_of_errors
 
@@ -95,44 +94,27 @@ NOT_STOPPED = {True: "rlax lets the gradient into advantages and q (audit, 3.1)"
 
 ROWS = [
     Row(
-        name="vtrace",
-        definition=vtrace,
-        make=maker(*VTRACE),
+        vtrace,
+        maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5},
-        invalid=(*BAD_RATIOS, {"clip_rho_threshold": -1.0}, {"clip_c_threshold": -1.0}),
         gradients=Gradients(
             targets=("v_t", "r_t", "discount_t", "rho_tm1", "lambda_"),
             stopped_definition=all_but_value(vtrace, clip_rho_threshold=1.5),
         ),
     ),
     Row(
-        name="leaky_vtrace",
-        definition=leaky_vtrace,
-        make=maker(*LEAKY),
+        leaky_vtrace,
+        maker(*LEAKY),
         settings={"clip_rho_threshold": 1.5},
-        invalid=(
-            *BAD_RATIOS,
-            {"clip_rho_threshold": -1.0},
-            {"clip_c_threshold": -1.0},
-            {"alpha_": 2.0},
-        ),
         gradients=Gradients(
             targets=("v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_"),
             stopped_definition=all_but_value(leaky_vtrace, clip_rho_threshold=1.5),
         ),
     ),
     Row(
-        name="vtrace_td_error_and_advantage",
-        definition=vtrace_td_error_and_advantage,
-        make=maker(*VTRACE),
+        vtrace_td_error_and_advantage,
+        maker(*VTRACE),
         settings={"clip_rho_threshold": 1.5, "clip_pg_rho_threshold": 0.5},
-        invalid=(
-            *BAD_RATIOS,
-            {"clip_rho_threshold": -1.0},
-            {"clip_pg_rho_threshold": np.nan},
-            {"clip_c_threshold": -1.0},
-        ),
-        # Elsewhere rlax takes the next state's value from the wrong array (audit, 1.6).
         peer=Peer(
             make=with_one_clock(maker(*VTRACE)),
             no_gradients={
@@ -150,17 +132,9 @@ ROWS = [
         ),
     ),
     Row(
-        name="leaky_vtrace_td_error_and_advantage",
-        definition=leaky_vtrace_td_error_and_advantage,
-        make=maker(*LEAKY_PG),
+        leaky_vtrace_td_error_and_advantage,
+        maker(*LEAKY_PG),
         settings={"clip_rho_threshold": 1.5, "clip_pg_rho_threshold": 0.5},
-        invalid=(
-            *BAD_RATIOS,
-            {"clip_rho_threshold": -1.0},
-            {"clip_pg_rho_threshold": np.nan},
-            {"clip_c_threshold": -1.0},
-            {"alpha": -0.5},
-        ),
         peer=Peer(
             make=with_one_clock(maker(*LEAKY_PG)),
             no_gradients={

@@ -3,12 +3,9 @@
 import math
 
 import numpy as np
-from row import Peer
 from rows.transforms.squashing import elementwise
 from rows.transforms.two_hot import (
     EQUAL,
-    INVALID_PROBS,
-    INVALID_RANGES,
     RANGE,
     between,
     from_equal_bins,
@@ -17,10 +14,10 @@ from rows.transforms.two_hot import (
 # --- Bins. ---
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, sigma_ratio=0.75):
+def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, stddev_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
-    sigma = sigma_ratio * (edges[1] - edges[0])
+    sigma = stddev_ratio * (edges[1] - edges[0])
     erf = np.vectorize(math.erf)
     shares = np.diff(erf((edges - scalar[..., None]) / (math.sqrt(2) * sigma)))
     return shares / np.sum(shares, axis=-1, keepdims=True)
@@ -34,22 +31,15 @@ def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
 # --- Arguments. ---
 
 
-NEW = "rlax has none"
-
-
 ROWS = [
     elementwise(
         transform_to_hl_gauss,
         between(EQUAL, "scalar"),
         settings=RANGE,
-        peer=Peer(why_not=NEW),
-        invalid=(*INVALID_RANGES, {"sigma_ratio": 0.0}, {"sigma_ratio": -0.5}),
     ),
     elementwise(
         transform_from_hl_gauss,
         from_equal_bins,
         settings=RANGE,
-        peer=Peer(why_not=NEW),
-        invalid=INVALID_RANGES + INVALID_PROBS,
     ),
 ]

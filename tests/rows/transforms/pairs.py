@@ -17,7 +17,7 @@ from rows.transforms.two_hot import EQUAL, RANGE, between, to_bins
 
 
 def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, sigma_ratio=1.5)
+    return transform_to_hl_gauss(scalar, **RANGE, stddev_ratio=1.5)
 
 
 def outside_support(x):
@@ -52,7 +52,7 @@ def two_hot(library):
 
 
 def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, sigma_ratio=1.5).apply
+    return library.hl_gauss_pair(**RANGE, stddev_ratio=1.5).apply
 
 
 def beyond(library):
@@ -80,48 +80,18 @@ def unbiased(library):
 # --- Arguments. ---
 
 
-NEW = "rlax has none"
-
-
 ROWS = [
+    Row(hl_gauss_pair, between(EQUAL, "scalar"), find=hl_gauss),
     Row(
-        name="hl_gauss_pair",
-        definition=hl_gauss_pair,
-        make=between(EQUAL, "scalar"),
-        find=hl_gauss,
-        peer=Peer(why_not=NEW),
+        outside_support, draw(scale=8.0), find=beyond, gradients=Gradients(exist=False)
     ),
+    Row(compose_tx, draw(), find=composed),
     Row(
-        name="outside_support",
-        definition=outside_support,
-        make=draw(scale=8.0),
-        find=beyond,
-        gradients=Gradients(exist=False),
-        peer=Peer(why_not=NEW),
-    ),
-    Row(
-        name="compose_tx",
-        definition=compose_tx,
-        make=draw(),
-        find=composed,
-    ),
-    Row(
-        name="twohot_pair",
-        definition=twohot_pair,
-        make=between(EQUAL, "scalar"),
+        twohot_pair,
+        between(EQUAL, "scalar"),
         find=two_hot,
         peer=Peer(find=two_hot_of_rlax),
     ),
-    Row(
-        name="muzero_pair",
-        definition=muzero_pair,
-        make=draw(scale=100.0),
-        find=muzero,
-    ),
-    Row(
-        name="unbiased_transform_pair",
-        definition=unbiased_transform_pair,
-        make=between(signed_parabolic(EQUAL), "x"),
-        find=unbiased,
-    ),
+    Row(muzero_pair, draw(scale=100.0), find=muzero),
+    Row(unbiased_transform_pair, between(signed_parabolic(EQUAL), "x"), find=unbiased),
 ]

@@ -61,9 +61,6 @@ def make_nearer(first):
 GAPS = "rlax has the persistent branch only"
 
 
-SCALES = ({"action_gap_scale": -0.1}, {"action_gap_scale": 1.1})
-
-
 TARGETS = ("r_t", "discount_t", "target_q_t", "action_gap_scale")
 
 
@@ -78,36 +75,29 @@ def persistent_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, action_gap_scale):
 
 ROWS = [
     Row(
-        name="advantage_learning",
-        definition=advantage_learning,
-        make=make_transition,
+        advantage_learning,
+        make_transition,
         peer=Peer(why_not=GAPS),
         gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
-        invalid=SCALES,
     ),
     Row(
-        name="persistent_advantage_learning",
-        case="here",
-        definition=persistent_advantage_learning,
-        make=make_nearer(True),
+        persistent_advantage_learning,
+        make_nearer(True),
+        "here",
         peer=Peer(why_not=GAPS),
         gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
-        invalid=SCALES,
     ),
     Row(
-        name="persistent_advantage_learning",
-        case="there",
-        definition=persistent_advantage_learning,
-        make=make_nearer(False),
+        persistent_advantage_learning,
+        make_nearer(False),
+        "there",
         peer=Peer(why_not=GAPS),
         gradients=Gradients(targets=TARGETS),
     ),
     Row(
-        name="persistent_q_learning",
-        definition=persistent_q_learning,
-        make=one_step(*Q),
+        persistent_q_learning,
+        one_step(*Q),
         settings={"action_gap_scale": 0.25},
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
-        invalid=({"action_gap_scale": -0.1}, {"action_gap_scale": 1.1}),
     ),
 ]

@@ -93,27 +93,17 @@ def make_loss(rng):
 
 def features(cumulant_type, make=make_features, **options):
     return Row(
-        name="feature_control_rewards",
-        case=cumulant_type,
-        definition=feature_control_rewards,
-        make=make,
+        feature_control_rewards,
+        make,
+        cumulant_type,
         settings={"cumulant_type": cumulant_type},
         **options,
     )
 
 
-CELLS = ({"cell_size": 0}, {"cell_size": 2.0}, {"cell_size": 4})
-
-
 ROWS = [
-    Row(
-        name="pixel_control_rewards",
-        definition=pixel_control_rewards,
-        make=make_pixels,
-        settings={"cell_size": 2},
-        invalid=CELLS,
-    ),
-    features("feature", invalid=({"cumulant_type": "change"},)),
+    Row(pixel_control_rewards, make_pixels, settings={"cell_size": 2}),
+    features("feature"),
     features("absolute_change"),
     features("increase"),
     features("decrease"),
@@ -124,11 +114,9 @@ ROWS = [
         invalid=({"discount": None},),
     ),
     Row(
-        name="pixel_control_loss",
-        definition=pixel_control_loss,
-        make=make_loss,
+        pixel_control_loss,
+        make_loss,
         settings={"cell_size": 2},
-        invalid=CELLS,
         gradients=Gradients(
             free_definition=with_stopped_targets,
             first_order_only="the gradient of the targets is stopped",

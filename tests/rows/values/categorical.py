@@ -132,56 +132,40 @@ Q = (
 LOG_OF_ZERO = {False: "NaN: the logarithm of a label that is 0."}
 
 
-DESCENDING = np.linspace(1, -1, ATOMS, dtype=np.float32)
-
-
 ROWS = [
+    Row(categorical_l2_project, make_project, loose=Loose(lengths=("z_q",))),
     Row(
-        name="categorical_l2_project",
-        definition=categorical_l2_project,
-        make=make_project,
-        loose=Loose(lengths=("z_q",)),
-        invalid=({"probs": np.full(OTHER_ATOMS, -0.1)}, {"z_q": DESCENDING}),
-    ),
-    Row(
-        name="categorical_td_learning",
-        definition=categorical_td_learning,
-        make=categorical("v", *V),
+        categorical_td_learning,
+        categorical("v", *V),
         gradients=Gradients(
             targets=("v_atoms_tm1", "r_t", "discount_t", "v_atoms_t", "v_logits_t")
         ),
         peer=Peer(no_gradients=LOG_OF_ZERO),
-        invalid=({"v_atoms_tm1": DESCENDING},),
     ),
     Row(
-        name="categorical_q_learning",
-        definition=categorical_q_learning,
-        make=categorical("q", *Q),
+        categorical_q_learning,
+        categorical("q", *Q),
         gradients=Gradients(
             targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t")
         ),
         peer=Peer(no_gradients=LOG_OF_ZERO),
-        invalid=({"q_atoms_tm1": DESCENDING},),
     ),
     Row(
-        name="categorical_double_q_learning",
-        definition=categorical_double_q_learning,
-        make=categorical("q", *Q, "q_t_selector"),
+        categorical_double_q_learning,
+        categorical("q", *Q, "q_t_selector"),
         gradients=Gradients(
             targets=("q_atoms_tm1", "r_t", "discount_t", "q_atoms_t", "q_logits_t")
         ),
         peer=Peer(no_gradients=LOG_OF_ZERO),
-        invalid=({"q_atoms_tm1": DESCENDING},),
     ),
     *(
         Row(
+            definition,
+            make_bins,
+            case,
             name="categorical_regression_loss",
-            case=case,
-            definition=definition,
-            make=make_bins,
             find=of,
             gradients=Gradients(targets=("target",)),
-            peer=Peer(why_not="rlax has none"),
         )
         for case, definition, of in (
             ("two-hot", two_hot_loss, with_two_hot),

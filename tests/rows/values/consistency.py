@@ -1,7 +1,7 @@
 """Rows of `values/_consistency.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 BATCH, DIMENSIONS = 6, 4
 
@@ -29,11 +29,9 @@ def make(*names):
 
 ROWS = [
     Row(
-        name="cosine_consistency_loss",
-        case=case,
-        definition=cosine_consistency_loss,
-        make=make("predictions", "targets", *mask),
-        peer=Peer(why_not="rlax has none"),
+        cosine_consistency_loss,
+        make("predictions", "targets", *mask),
+        case,
         gradients=Gradients(targets=("targets",)),
     )
     for case, mask in (("", ("sample_mask",)), ("no mask", ()))

@@ -2,14 +2,14 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 
-def dueling_q_values(v, advantages, action_mask=None):
+def dueling_q_values(v, adv, action_mask=None):
     """Wang et al. 2016, equation 9."""
     if action_mask is None:
-        return v + advantages - np.mean(advantages)
-    q = v + advantages - np.mean(advantages[action_mask])
+        return v + adv - np.mean(adv)
+    q = v + adv - np.mean(adv[action_mask])
     return np.where(action_mask, q, -np.inf)
 
 
@@ -20,7 +20,7 @@ def make_network(*names):
     def make(rng):
         drawn = {
             "v": np.asarray(rng.normal()),
-            "advantages": rng.normal(size=ACTIONS),
+            "adv": rng.normal(size=ACTIONS),
             "action_mask": np.arange(ACTIONS) != 1,
         }
         return {name: drawn[name] for name in names}
@@ -29,18 +29,11 @@ def make_network(*names):
 
 
 ROWS = [
+    Row(dueling_q_values, make_network("v", "adv")),
     Row(
-        name="dueling_q_values",
-        definition=dueling_q_values,
-        make=make_network("v", "advantages"),
-        peer=Peer(why_not="rlax has no such function"),
-    ),
-    Row(
-        name="dueling_q_values",
-        case="mask",
-        definition=dueling_q_values,
-        make=make_network("v", "advantages", "action_mask"),
-        peer=Peer(why_not="rlax has no such function"),
+        dueling_q_values,
+        make_network("v", "adv", "action_mask"),
+        "mask",
         gradients=Gradients(exist=False),
     ),
 ]

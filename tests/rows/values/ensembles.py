@@ -2,15 +2,15 @@
 
 import jax
 import numpy as np
-from row import Peer, Row
+from row import Row
 
 
-def ensemble_value(q, weight=0.75, kind="min"):
+def ensemble_value(q, mix=0.75, kind="min"):
     least, greatest = np.sort(q)[[0, -1]]
     return {
         "min": least,
         "mean": np.sum(q) / len(q),
-        "min_max_mix": weight * least + (1 - weight) * greatest,
+        "min_max_mix": mix * least + (1 - mix) * greatest,
     }[kind]
 
 
@@ -27,38 +27,22 @@ CRITICS = 5
 
 def make_critics(*names):
     def make(rng):
-        drawn = {"q": rng.normal(size=CRITICS), "weight": rng.uniform(0.2, 0.8)}
+        drawn = {"q": rng.normal(size=CRITICS), "mix": rng.uniform(0.2, 0.8)}
         return {name: np.asarray(drawn[name]) for name in names}
 
     return make
 
 
-NONE = "rlax has no ensembles"
-
-
 ROWS = [
     *(
         Row(
-            name="ensemble_value",
-            case=kind,
-            definition=ensemble_value,
-            make=make_critics("q", *["weight"] * (kind == "min_max_mix")),
+            ensemble_value,
+            make_critics("q", *["mix"] * (kind == "min_max_mix")),
+            kind,
             settings={"kind": kind},
-            peer=Peer(why_not=NONE),
-            invalid=({"kind": "max"}, {"kind": None}, {"weight": 1.5}),
+            invalid=({"kind": None},),
         )
         for kind in ("min", "mean", "min_max_mix")
     ),
-    Row(
-        name="subset_minimum",
-        definition=subset_minimum,
-        make=make_critics("q"),
-        settings={"num_members": 2},
-        invalid=(
-            {"num_members": 0},
-            {"num_members": CRITICS + 1},
-            {"num_members": 2.0},
-        ),
-        peer=Peer(why_not=NONE),
-    ),
+    Row(subset_minimum, make_critics("q"), settings={"num_members": 2}),
 ]

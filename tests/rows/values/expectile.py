@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose, Peer, Row
-from rows.values.quantile import ABOVE, BAD_LEARN, BAD_LOSS, BELOW, LEARN, LOSS, samples
+from row import Gradients, Loose, Row
+from rows.values.quantile import LEARN, LOSS, samples
 
 MIDPOINTS = np.array([1, 3, 5]) / 6
 
@@ -107,36 +107,21 @@ def _expectiles(rng):
 
 ROWS = [
     Row(
-        name="expectile_regression_loss",
-        definition=expectile_regression_loss,
-        make=samples(*LOSS),
-        peer=Peer(why_not="rlax has no expectiles."),
+        expectile_regression_loss,
+        samples(*LOSS),
         gradients=Gradients(targets=("dist_target",)),
         loose=Loose(lengths=("dist_target",)),
-        invalid=BAD_LOSS,
     ),
     Row(
-        name="expectile_q_learning",
-        definition=expectile_q_learning,
-        make=samples(*LEARN),
-        peer=Peer(why_not="rlax has no expectiles."),
+        expectile_q_learning,
+        samples(*LEARN),
         gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
         loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
-        invalid=BAD_LEARN,
     ),
+    Row(impute_expectile_samples, make_expectiles, gradients=Gradients(exist=False)),
     Row(
-        name="impute_expectile_samples",
-        definition=impute_expectile_samples,
-        make=make_expectiles,
-        peer=Peer(why_not="rlax has no expectiles."),
-        gradients=Gradients(exist=False),
-        invalid=({"tau": ABOVE[:3]}, {"tau": BELOW[:3]}),
-    ),
-    Row(
-        name="imputed_expectile_q_learning",
-        definition=imputed_expectile_q_learning,
-        make=make_imputed,
-        peer=Peer(why_not="rlax has no expectiles."),
+        imputed_expectile_q_learning,
+        make_imputed,
         gradients=Gradients(
             targets=("r_t", "discount_t"),
             stopped_definition=_with_constant_samples(("r_t", "discount_t")),
@@ -144,6 +129,5 @@ ROWS = [
             first_order_only="Finite differences would include the samples' gradient.",
             constants=("dist_q_t_selector", "dist_q_t"),
         ),
-        invalid=({"tau_q_tm1": ABOVE[:3]}, {"tau_q_tm1": BELOW[:3]}),
     ),
 ]

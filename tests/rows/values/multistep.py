@@ -3,16 +3,12 @@
 import numpy as np
 from contract import (
     ACTIONS,
-    BAD_DISCOUNTS,
-    BAD_LAMBDA,
-    BAD_POLICY,
-    BAD_PROBABILITIES,
     STEPS,
     actions,
     discounts,
     probabilities,
 )
-from row import Gradients, Loose, Peer, Row, Stream
+from row import Gradients, Loose, Row, Stream
 from rows.returns import multistep, off_policy
 from rows.values.td import TD, Q
 
@@ -127,48 +123,31 @@ make_continuous = with_one_lambda(
 
 ROWS = [
     Row(
-        name="td_lambda",
-        definition=td_lambda,
-        make=many_steps(*TD, "lambda_"),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        td_lambda,
+        many_steps(*TD, "lambda_"),
         gradients=Gradients(targets=("r_t", "discount_t", "v_t", "lambda_")),
     ),
     Row(
-        name="sarsa_lambda",
-        definition=sarsa_lambda,
-        make=many_steps(*Q, "a_t", "lambda_"),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        sarsa_lambda,
+        many_steps(*Q, "a_t", "lambda_"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
     ),
     Row(
-        name="q_lambda",
-        definition=q_lambda,
-        make=many_steps(*Q, "lambda_"),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        q_lambda,
+        many_steps(*Q, "lambda_"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
     ),
+    Row(watkins_trace, many_steps("q_t", "a_t"), gradients=Gradients(exist=False)),
     Row(
-        name="watkins_trace",
-        definition=watkins_trace,
-        make=many_steps("q_t", "a_t"),
-        peer=Peer(why_not="rlax has no such function"),
-        gradients=Gradients(exist=False),
-        invalid=({"a_t": np.full(STEPS, ACTIONS)},),
-    ),
-    Row(
-        name="retrace",
-        definition=retrace,
-        make=make_retrace,
+        retrace,
+        make_retrace,
         gradients=Gradients(
             targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_")
         ),
-        invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
     ),
     Row(
-        name="retrace_continuous",
-        definition=retrace_continuous,
-        make=without_last,
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
+        retrace_continuous,
+        without_last,
         gradients=Gradients(
             targets=("r_t", "discount_t", "q_t", "v_t", "log_rhos", "lambda_")
         ),

@@ -1,7 +1,7 @@
 """Rows of `values/_n_step.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 from rows.returns import multistep
 from rows.values.multistep import many_steps, taken
 from rows.values.td import Q
@@ -25,21 +25,15 @@ def n_step_double_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selec
 
 ROWS = [
     Row(
-        name="n_step_q_learning",
-        definition=n_step_q_learning,
-        make=many_steps(*Q),
+        n_step_q_learning,
+        many_steps(*Q),
         settings={"n": 3},
-        peer=Peer(why_not="rlax has no such function"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
-        invalid=({"n": 0}, {"n": 2.0}),
     ),
     Row(
-        name="n_step_double_q_learning",
-        definition=n_step_double_q_learning,
-        make=many_steps(*Q[:-1], "q_t_value", "q_t_selector"),
+        n_step_double_q_learning,
+        many_steps(*Q[:-1], "q_t_value", "q_t_selector"),
         settings={"n": 3},
-        peer=Peer(why_not="rlax has no such function"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t_value")),
-        invalid=({"n": 0}, {"n": 2.0}),
     ),
 ]

@@ -114,15 +114,6 @@ NORMALIZED = {"huber_param": 0.3, "normalize_huber": True}
 ABOVE, BELOW = (np.full(QUANTILES, x, np.float32) for x in (1.1, -0.1))
 
 
-BAD_LOSS = ({"tau_src": ABOVE}, {"tau_src": BELOW})
-
-
-BAD_LEARN = ({"tau_q_tm1": ABOVE}, {"tau_q_tm1": BELOW})
-
-
-BAD_HUBER = ({"huber_param": -1.0},)
-
-
 # --- Fractions. ---
 
 
@@ -172,15 +163,6 @@ NUMBER = 5
 OUTSIDE = tuple({"fractions": np.full(NUMBER, x, np.float32)} for x in (1.1, -0.1))
 
 
-DESCENDING = {"fractions": np.linspace(1, 0, NUMBER + 1, dtype=np.float32)}
-
-
-TOO_LARGE = {"fractions": np.linspace(0.0, 1.2, NUMBER + 1, dtype=np.float32)}
-
-
-NONE = "rlax has no fractions but those that it is given"
-
-
 def make_proposal(rng):
     """Draw fractions away from the ends, so that differences stay inside."""
     return {
@@ -191,31 +173,26 @@ def make_proposal(rng):
 
 
 def fraction(name, definition, make, **extra):
-    return Row(
-        name=name, definition=definition, make=make, peer=Peer(why_not=NONE), **extra
-    )
+    return Row(definition, make, name=name, **extra)
 
 
 ROWS = [
     *(
         Row(
-            name="quantile_regression_loss",
-            case=case,
-            definition=quantile_regression_loss,
-            make=samples(*LOSS),
+            quantile_regression_loss,
+            samples(*LOSS),
+            case,
             settings=settings,
             gradients=Gradients(targets=("dist_target",)),
             loose=Loose(lengths=("dist_target",)),
             peer=Peer(no_gradients={True: "The flag does nothing."}),
-            invalid=BAD_LOSS + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
     Row(
-        name="quantile_regression_loss",
-        case="normalized",
-        definition=quantile_regression_loss,
-        make=samples(*LOSS),
+        quantile_regression_loss,
+        samples(*LOSS),
+        "normalized",
         settings=NORMALIZED,
         peer=Peer(why_not="rlax does not divide"),
         gradients=Gradients(targets=("dist_target",)),
@@ -223,32 +200,27 @@ ROWS = [
     ),
     *(
         Row(
-            name="quantile_q_learning",
-            case=case,
-            definition=quantile_q_learning,
-            make=samples(*LEARN),
+            quantile_q_learning,
+            samples(*LEARN),
+            case,
             settings=settings,
             gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
             loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
-            invalid=BAD_LEARN + BAD_HUBER,
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
     Row(
-        name="quantile_q_learning",
-        case="weights",
-        definition=quantile_q_learning,
-        make=samples(*LEARN, "weights"),
+        quantile_q_learning,
+        samples(*LEARN, "weights"),
+        "weights",
         peer=Peer(why_not="rlax weights all samples alike"),
         gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
         loose=Loose(lengths=("dist_q_t",)),
-        invalid=({"weights": np.full(SAMPLES, -0.1)},),
     ),
     Row(
-        name="quantile_q_learning",
-        case="selector",
-        definition=quantile_q_learning,
-        make=samples(*TAKEN, "dist_q_t", "q_t_selector"),
+        quantile_q_learning,
+        samples(*TAKEN, "dist_q_t", "q_t_selector"),
+        "selector",
         settings={"dist_q_t_selector": None},
         peer=Peer(why_not="rlax selects by samples"),
         gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
@@ -256,18 +228,12 @@ ROWS = [
     ),
     *(
         Row(
-            name="quantile_expected_sarsa",
-            case=case,
-            definition=quantile_expected_sarsa,
-            make=samples(*TAKEN, "dist_q_t", "probs_a_t"),
+            quantile_expected_sarsa,
+            samples(*TAKEN, "dist_q_t", "probs_a_t"),
+            case,
             settings=settings,
             gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t", "probs_a_t")),
             loose=Loose(lengths=("dist_q_t",)),
-            invalid=(
-                *BAD_LEARN,
-                *BAD_HUBER,
-                *({"probs_a_t": np.full(ACTIONS, x)} for x in (-0.1, 1.1)),
-            ),
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -283,7 +249,6 @@ ROWS = [
         cosine_embedding,
         lambda rng: {"fractions": rng.uniform(size=NUMBER)},
         settings={"num_features": 8},
-        invalid=OUTSIDE,
     ),
     fraction(
         "fqf_fraction_loss",
@@ -292,23 +257,18 @@ ROWS = [
         gradients=Gradients(
             constants=("quantiles_at_fractions", "quantiles_at_midpoints")
         ),
-        invalid=(DESCENDING, TOO_LARGE),
     ),
     Row(
-        name="tqc_targets",
-        definition=tqc_targets,
-        make=lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
+        tqc_targets,
+        lambda rng: {"dist_q_t": rng.normal(size=(3, NUMBER))},
         settings={"num_dropped": 2},
-        peer=Peer(why_not="rlax has no ensembles"),
     ),
     Row(
-        name="energy_distance_loss",
-        definition=energy_distance_loss,
-        make=lambda rng: {
+        energy_distance_loss,
+        lambda rng: {
             "samples": rng.normal(size=NUMBER),
             "targets": rng.normal(size=3),
         },
-        peer=Peer(why_not="rlax has no distance of samples"),
         gradients=Gradients(targets=("targets",)),
         loose=Loose(lengths=("samples", "targets")),
     ),

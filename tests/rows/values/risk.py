@@ -2,15 +2,11 @@
 
 import numpy as np
 from contract import probabilities
-from row import Peer, Row
-from rows.values.quantile import NUMBER, OUTSIDE, fraction
+from row import Row
+from rows.values.quantile import NUMBER, fraction
 from scipy import stats
 
 # --- Fractions. ---
-
-
-def cvar_fractions(fractions, eta):
-    return eta * fractions
 
 
 def wang_fractions(fractions, eta):
@@ -30,14 +26,14 @@ def power_fractions(fractions, eta):
 # --- Samples. ---
 
 
-def conditional_value_at_risk(quantiles, eta, probs=None):
-    """Add up the smallest quantiles, until their weights sum to η."""
+def conditional_value_at_risk(quantiles, fraction, probs=None):
+    """Add up the smallest quantiles, until their weights sum to the fraction."""
     probs = np.full(len(quantiles), 1 / len(quantiles)) if probs is None else probs
-    total, left = 0.0, eta
+    total, left = 0.0, fraction
     for quantile, prob in sorted(zip(quantiles, probs, strict=True)):
         share = min(left, prob)
         total, left = total + share * quantile, left - share
-    return np.asarray(total / eta)
+    return np.asarray(total / fraction)
 
 
 # --- Arguments. ---
@@ -56,12 +52,12 @@ def distortion(low, high):
 
 
 def make_tail(*names):
-    """Draw quantiles or atoms, and an η at which one of them counts in part."""
+    """Draw quantiles or atoms, and a fraction at which one of them counts in part."""
 
     def make(rng):
         drawn = {
             "quantiles": rng.normal(size=NUMBER),
-            "eta": np.asarray(rng.uniform(0.25, 0.35)),
+            "fraction": np.asarray(rng.uniform(0.25, 0.35)),
             "probs": probabilities(rng, NUMBER),
             "weights": probabilities(rng, NUMBER),
         }
@@ -71,30 +67,10 @@ def make_tail(*names):
 
 
 ROWS = [
+    fraction("wang_fractions", wang_fractions, distortion(-1.0, 1.0)),
+    fraction("cpw_fractions", cpw_fractions, distortion(0.4, 1.5)),
     fraction(
-        "cvar_fractions",
-        cvar_fractions,
-        distortion(0.2, 0.9),
-        invalid=(*OUTSIDE, {"eta": 1.5}, {"eta": -0.5}),
-    ),
-    fraction(
-        "wang_fractions",
-        wang_fractions,
-        distortion(-1.0, 1.0),
-        invalid=(*OUTSIDE, {"eta": float("inf")}),
-    ),
-    fraction(
-        "cpw_fractions",
-        cpw_fractions,
-        distortion(0.4, 1.5),
-        invalid=(*OUTSIDE, {"eta": 0.0}, {"eta": float("inf")}),
-    ),
-    fraction(
-        "power_fractions",
-        power_fractions,
-        distortion(0.5, 2.0),
-        case="risk-seeking",
-        invalid=(*OUTSIDE, {"eta": float("-inf")}),
+        "power_fractions", power_fractions, distortion(0.5, 2.0), case="risk-seeking"
     ),
     fraction(
         "power_fractions",
@@ -102,19 +78,8 @@ ROWS = [
         distortion(-2.0, -0.5),
         case="risk-averse",
     ),
+    Row(conditional_value_at_risk, make_tail("quantiles", "fraction")),
     Row(
-        name="conditional_value_at_risk",
-        definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "eta"),
-        peer=Peer(why_not="rlax has no measures of risk"),
-        invalid=({"eta": 0.0}, {"eta": 1.5}),
-    ),
-    Row(
-        name="conditional_value_at_risk",
-        case="atoms",
-        definition=conditional_value_at_risk,
-        make=make_tail("quantiles", "eta", "probs"),
-        peer=Peer(why_not="rlax has no measures of risk"),
-        invalid=tuple({"probs": x["fractions"]} for x in OUTSIDE),
+        conditional_value_at_risk, make_tail("quantiles", "fraction", "probs"), "atoms"
     ),
 ]

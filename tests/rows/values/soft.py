@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS, actions
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 from rows.values.td import td_learning
 
 
@@ -38,12 +38,12 @@ def munchausen_q_learning(
     target_q_t,
     temperature,
     munchausen_coefficient,
-    clip_value_min=-1.0,
+    min_bonus=-1.0,
 ):
     """Vieillard et al. 2020, section 2, with the clipping of section 4."""
     before = np.log(softmax(target_q_tm1, temperature))
     after = softmax(target_q_t, temperature)
-    bonus = np.clip(temperature * before[a_tm1], clip_value_min, 0.0)
+    bonus = np.clip(temperature * before[a_tm1], min_bonus, 0.0)
     v_t = np.sum(after * (target_q_t - temperature * np.log(after)))
     r_t = r_t + munchausen_coefficient * bonus
     return td_learning(q_tm1[a_tm1], r_t, discount_t, v_t)
@@ -93,72 +93,29 @@ MUNCHAUSEN = (
 )
 
 
-NONE = "rlax has no soft values"
-
-
-COLD = ({"temperature": 0.0}, {"temperature": -1.0}, {"temperature": np.nan})
-
-
 TARGETS = ("r_t", "discount_t", "target_q_t", *MUNCHAUSEN[-2:])
 
 
 ROWS = [
+    Row(soft_value, maker("q", "temperature")),
+    Row(soft_value, maker("q", "temperature", "action_mask"), "mask"),
+    Row(mellowmax, maker("q", "omega")),
+    Row(mellowmax, maker("q", "omega", "action_mask"), "mask"),
     Row(
-        name="soft_value",
-        definition=soft_value,
-        make=maker("q", "temperature"),
-        peer=Peer(why_not=NONE),
-        invalid=COLD,
-    ),
-    Row(
-        name="soft_value",
-        case="mask",
-        definition=soft_value,
-        make=maker("q", "temperature", "action_mask"),
-        peer=Peer(why_not=NONE),
-    ),
-    Row(
-        name="mellowmax",
-        definition=mellowmax,
-        make=maker("q", "omega"),
-        peer=Peer(why_not=NONE),
-        invalid=({"omega": np.inf}, {"omega": -np.inf}, {"omega": np.nan}),
-    ),
-    Row(
-        name="mellowmax",
-        case="mask",
-        definition=mellowmax,
-        make=maker("q", "omega", "action_mask"),
-        peer=Peer(why_not=NONE),
-    ),
-    Row(
-        name="soft_q_learning",
-        definition=soft_q_learning,
-        make=maker(*SOFT),
-        peer=Peer(why_not=NONE),
+        soft_q_learning,
+        maker(*SOFT),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "temperature")),
-        invalid=COLD,
     ),
     Row(
-        name="munchausen_q_learning",
-        definition=munchausen_q_learning,
-        make=maker(*MUNCHAUSEN, spread=0.2),
-        peer=Peer(why_not=NONE),
+        munchausen_q_learning,
+        maker(*MUNCHAUSEN, spread=0.2),
         gradients=Gradients(targets=(*TARGETS, "target_q_tm1")),
-        invalid=(
-            {"temperature": 0.0},
-            {"munchausen_coefficient": -0.5},
-            {"munchausen_coefficient": 1.5},
-            {"clip_value_min": 0.5},
-        ),
     ),
     Row(
-        name="munchausen_q_learning",
-        case="clipped",
-        definition=munchausen_q_learning,
-        make=maker(*MUNCHAUSEN),
-        settings={"clip_value_min": -0.01},
-        peer=Peer(why_not=NONE),
+        munchausen_q_learning,
+        maker(*MUNCHAUSEN),
+        "clipped",
+        settings={"min_bonus": -0.01},
         gradients=Gradients(targets=TARGETS),
     ),
 ]

@@ -1,7 +1,7 @@
 """Rows of `values/_td.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import ACTIONS, BAD_DISCOUNT, actions, probabilities
+from contract import ACTIONS, actions, probabilities
 from row import Gradients, Peer, Row
 
 # --- One step. ---
@@ -74,58 +74,44 @@ Q = ("q_tm1", "a_tm1", "r_t", "discount_t", "q_t")
 
 ROWS = [
     Row(
-        name="td_learning",
-        definition=td_learning,
-        make=one_step(*TD),
-        invalid=BAD_DISCOUNT,
+        td_learning,
+        one_step(*TD),
         gradients=Gradients(targets=("r_t", "discount_t", "v_t")),
     ),
     Row(
-        name="differential_td_learning",
-        definition=differential_td_learning,
-        make=one_step("v_tm1", "r_t", "v_t", "reward_rate"),
+        differential_td_learning,
+        one_step("v_tm1", "r_t", "v_t", "reward_rate"),
         peer=Peer(why_not="rlax discounts"),
         gradients=Gradients(targets=("r_t", "v_t", "reward_rate")),
     ),
     Row(
-        name="sarsa",
-        definition=sarsa,
-        make=one_step(*Q, "a_t"),
+        sarsa,
+        one_step(*Q, "a_t"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
     Row(
-        name="expected_sarsa",
-        definition=expected_sarsa,
-        make=one_step(*Q, "probs_a_t"),
+        expected_sarsa,
+        one_step(*Q, "probs_a_t"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "probs_a_t")),
-        invalid=(
-            {"probs_a_t": np.full(ACTIONS, -0.1)},
-            {"probs_a_t": np.full(ACTIONS, 1.1)},
-        ),
     ),
     Row(
-        name="q_learning",
-        definition=q_learning,
-        make=one_step(*Q),
+        q_learning,
+        one_step(*Q),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
     Row(
-        name="double_q_learning",
-        definition=double_q_learning,
-        make=one_step(*Q[:-1], "q_t_value", "q_t_selector"),
+        double_q_learning,
+        one_step(*Q[:-1], "q_t_value", "q_t_selector"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t_value")),
     ),
     Row(
-        name="qv_learning",
-        definition=qv_learning,
-        make=one_step(*Q[:-1], "v_t"),
+        qv_learning,
+        one_step(*Q[:-1], "v_t"),
         gradients=Gradients(targets=("r_t", "discount_t", "v_t")),
     ),
     Row(
-        name="qv_max",
-        definition=qv_max,
-        make=one_step("v_tm1", "r_t", "discount_t", "q_t"),
-        invalid=BAD_DISCOUNT,
+        qv_max,
+        one_step("v_tm1", "r_t", "discount_t", "q_t"),
         gradients=Gradients(targets=("r_t", "discount_t", "q_t")),
     ),
 ]

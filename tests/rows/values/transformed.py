@@ -1,13 +1,6 @@
 """Rows of `values/_transformed.py`, and their definitions in NumPy."""
 
 import numpy as np
-from contract import (
-    BAD_DISCOUNTS,
-    BAD_LAMBDA,
-    BAD_POLICY,
-    BAD_PROBABILITIES,
-    BAD_TRACES,
-)
 from row import Gradients, Peer, Precision, Row
 from rows.returns import multistep, off_policy
 from rows.transforms import squashing
@@ -145,20 +138,15 @@ R2D2 = ("q_tm1", "a_tm1", "target_q_t", "a_t", "r_t", "discount_t")
 PAIR = {"tx_pair": HYPERBOLIC}
 
 
-WINDOWS = ({"n": 0}, {"n": -1}, {"n": 2.0})
-
-
 ROUNDING = 10.0  # The transform and its inverse lose precision, with an eps of 1/1000.
 
 
 ROWS = [
     Row(
-        name="transformed_lambda_returns",
-        definition=transformed_lambda_returns,
-        make=many_steps(*LAMBDA),
+        transformed_lambda_returns,
+        many_steps(*LAMBDA),
         settings=PAIR,
         peer=Peer(find=lambda_returns_of_rlax),
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         gradients=Gradients(
             targets=LAMBDA,
             stopped_definition=stopped(transformed_lambda_returns, **PAIR),
@@ -166,11 +154,9 @@ ROWS = [
         precision=Precision(condition=ROUNDING),
     ),
     Row(
-        name="transformed_n_step_returns",
-        definition=transformed_n_step_returns,
-        make=many_steps(*N_STEP, lambda_t=draw_c),
+        transformed_n_step_returns,
+        many_steps(*N_STEP, lambda_t=draw_c),
         settings={**PAIR, "n": 3},
-        invalid=WINDOWS,
         peer=Peer(find=n_step_returns_of_rlax),
         gradients=Gradients(
             targets=N_STEP,
@@ -179,9 +165,8 @@ ROWS = [
         precision=Precision(condition=ROUNDING),
     ),
     Row(
-        name="transformed_general_off_policy_returns_from_action_values",
-        definition=transformed_general_off_policy_returns_from_action_values,
-        make=many_steps(*VALUES, "a_t", c_t=draw_c),
+        transformed_general_off_policy_returns_from_action_values,
+        many_steps(*VALUES, "a_t", c_t=draw_c),
         settings=PAIR,
         peer=Peer(find=off_policy_returns_of_rlax),
         gradients=Gradients(
@@ -191,31 +176,25 @@ ROWS = [
             ),
         ),
         precision=Precision(condition=ROUNDING),
-        invalid=BAD_TRACES + BAD_POLICY,
     ),
     Row(
-        name="transformed_q_lambda",
-        definition=transformed_q_lambda,
-        make=many_steps(*Q),
+        transformed_q_lambda,
+        many_steps(*Q),
         settings=PAIR,
-        invalid=BAD_DISCOUNTS + BAD_LAMBDA,
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
         precision=Precision(condition=ROUNDING),
     ),
     Row(
-        name="transformed_q_lambda",
-        case="hyperbolic sine",
-        definition=transformed_q_lambda,
-        make=many_steps(*Q),
+        transformed_q_lambda,
+        many_steps(*Q),
+        "hyperbolic sine",
         settings={"tx_pair": rlaxlib.HYPERBOLIC_SIN_PAIR},
         gradients=Gradients(targets=("r_t", "discount_t", "q_t", "lambda_")),
         precision=Precision(condition=ROUNDING),
     ),
     Row(
-        name="transformed_retrace",
-        definition=transformed_retrace,
-        make=with_one_lambda(many_steps(*RETRACE, "lambda_")),
-        invalid=BAD_POLICY + BAD_PROBABILITIES + ({"eps": -1.0},),
+        transformed_retrace,
+        with_one_lambda(many_steps(*RETRACE, "lambda_")),
         settings=PAIR,
         gradients=Gradients(
             targets=("r_t", "discount_t", "q_t", "pi_t", "mu_t", "lambda_")
@@ -223,11 +202,9 @@ ROWS = [
         precision=Precision(condition=ROUNDING),
     ),
     Row(
-        name="transformed_n_step_q_learning",
-        definition=transformed_n_step_q_learning,
-        make=many_steps(*R2D2, target_q_t=lambda rng: rng.normal(size=(6, 4))),
+        transformed_n_step_q_learning,
+        many_steps(*R2D2, target_q_t=lambda rng: rng.normal(size=(6, 4))),
         settings={**PAIR, "n": 3},
-        invalid=WINDOWS,
         gradients=Gradients(targets=("r_t", "discount_t", "target_q_t")),
         precision=Precision(condition=ROUNDING),
     ),

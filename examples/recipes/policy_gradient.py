@@ -390,8 +390,9 @@ def lagrange_multiplier(cost, state, limit=25.0):
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
-    omnisafe/common/pid_lagrange.py. Usual: gains 0.1, 0.01 and 0.01, as below, limit 25
-    in Safety Gym. Smaller costs need larger gains.
+    omnisafe/common/pid_lagrange.py, the same rule without its moving averages and its
+    delay. Usual: gains 0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym. Smaller
+    costs need larger gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(state, cost)

@@ -482,8 +482,7 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     targets = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
     target = targets(prior, target_q / scale, v / scale)
     loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
-    loss = loss + value_cost * rlaxlib.l2_loss(errors)
-    mask = batch.sample_mask
+    loss, mask = loss + value_cost * rlaxlib.l2_loss(errors), batch.sample_mask
     return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
 
 

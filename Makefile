@@ -84,8 +84,10 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel al
 PDF := docs/_build/rlaxlib.pdf
 # The front page links to the PDF if there is one.
 docs: .venv/with-docs .venv/with-test,reference  ## Build the manual, and test its code.
+	@echo "Building the manual, which takes some minutes."
 	$(BIN)/python -m sphinx -EWq --keep-going $(and $(wildcard $(PDF)),-t pdf) \
 		docs docs/_build
+	@echo "The manual: file://$(CURDIR)/docs/_build/index.html. Now its tests run."
 	$(FAST) $(TESTS) tests/docs
 
 TEX := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
@@ -110,7 +112,7 @@ release-check: check wheel  ## Check that TAG is the version, and build what is 
 		|| { echo "TAG=$(TAG) is not the version of rlaxlib." >&2; exit 1; }
 
 clean:  ## Remove all that the other commands made.
-	rm -rf .venv build dist docs/_build docs/api docs/gallery *.egg-info
+	rm -rf .venv build dist docs/_build docs/algorithms docs/api docs/gallery docs/notebooks *.egg-info
 
 # The extra `dev` holds these, so that no command installs anything after it.
 IN_DEV := docs examples examples,reference reference test test,reference

@@ -40,7 +40,9 @@ __all__ = [
 class AllSum:
     """Sum an array over its axes, and over the devices of a mapped axis.
 
-    .. math:: AllSum(x) = ∑_devices ∑_i x_i
+    ::
+
+        AllSum(x) = ∑_devices ∑_i x_i
 
     A loss that divides by a number of samples must count those on all devices.
 
@@ -96,7 +98,9 @@ def batched_index(
 
     Takes arrays of values and of indices, returns one value for each index.
 
-    .. math:: y_i = x_{i,k_i}   for each position i of the leading axes
+    ::
+
+        y_i = x_{i,k_i}   for each position i of the leading axes
 
     Args:
         values: Values to pick from, shape `[..., A]`.
@@ -133,7 +137,9 @@ def one_hot(
 
     Takes indices of any shape, returns one vector for each.
 
-    .. math:: y_{i,k} = 1[k = x_i]
+    ::
+
+        y_{i,k} = 1[k = x_i]
 
     Args:
         indices: Index :math:`x` of each one, of any integer dtype, shape `[...]`. An
@@ -173,7 +179,9 @@ def lhs_broadcast(
 
     Takes two arrays, returns the first with as many axes as the second.
 
-    .. math:: y_{i_1 … i_m 0 … 0} = x_{i_1 … i_m}
+    ::
+
+        y_{i_1 … i_m 0 … 0} = x_{i_1 … i_m}
 
     NumPy aligns the last axes of two arrays; a mask or a weight for each time step
     belongs to the first ones.
@@ -211,7 +219,7 @@ def replace_masked(
 
     Takes two arrays and a mask, returns an array.
 
-    .. math::
+    ::
 
         y_i = { z_i   if m_i
               { x_i   otherwise
@@ -255,7 +263,9 @@ def masked_mean(
 
     Takes an array, returns its mean over the given axes.
 
-    .. math:: x̄ = (∑_i m_i x_i) / ∑_i m_i
+    ::
+
+        x̄ = (∑_i m_i x_i) / ∑_i m_i
 
     The mean does not depend on the amount of padding. If a batch is spread over
     devices, or gradients accumulate over parts of it, the mean of the parts' means is
@@ -308,7 +318,7 @@ def standardize(
 
     Takes an array, returns an array of the same shape.
 
-    .. math::
+    ::
 
         y_i = (x_i - μ) / (σ + ε),   μ = (1/n) ∑_i x_i,
         σ² = (1/(n - ddof)) ∑_i (x_i - μ)²

@@ -51,7 +51,9 @@ def explained_variance(
 
     Takes samples of any shape, returns one number.
 
-    .. math:: 1 - Var[y - ŷ] / Var[y]
+    ::
+
+        1 - Var[y - ŷ] / Var[y]
 
     It is 1 for perfect predictions, 0 for a constant, and negative for predictions that
     are worse than a constant. It ignores a constant bias, which `value_bias` measures.
@@ -101,7 +103,7 @@ def value_bias(
 
     Takes samples of any shape, returns one number.
 
-    .. math::
+    ::
 
         (1/n) ∑_i (q_i - G_i)   or, normalized,
         (∑_i (q_i - G_i)) / |∑_i G_i|
@@ -192,7 +194,7 @@ def approximate_kl(
 
     Takes samples of any shape, returns one number.
 
-    .. math::
+    ::
 
         KL(μ ‖ π) ≈ (1/n) ∑_i k(l_i),   l_i = log (π(a_i) / μ(a_i)),   a_i ~ μ
         k_1 = -l,   k_2 = ½ l²,   k_3 = e^l - 1 - l
@@ -247,7 +249,9 @@ def effective_sample_size(
 
     Takes samples of any shape, returns one number.
 
-    .. math:: ESS = (∑_i w_i)² / ∑_i w_i²,   w_i = e^{l_i}
+    ::
+
+        ESS = (∑_i w_i)² / ∑_i w_i²,   w_i = e^{l_i}
 
     It ranges from 1, if one weight dominates, to the number of samples, if all are
     equal. The weights need not be normalised.
@@ -286,7 +290,9 @@ def importance_statistics(
 
     Takes samples of any shape, returns one number for each statistic.
 
-    .. math:: l_i = log (π(a_i) / μ(a_i)),   w_i = e^{l_i},   a_i ~ μ
+    ::
+
+        l_i = log (π(a_i) / μ(a_i)),   w_i = e^{l_i},   a_i ~ μ
 
     If the mean ratio is far from 1, or the effective fraction far below 1, the samples
     of :math:`μ` do not represent :math:`π`. A few outliers among ratios close to 1 mean
@@ -359,7 +365,9 @@ def dormant_fraction(
 
     Takes the activations of one layer for a batch of inputs, returns one number.
 
-    .. math:: (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
+    ::
+
+        (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
 
     Pass the activations after the nonlinearity. The neurons of a convolution are its
     channels: batch and space are both averaged over.
@@ -405,7 +413,9 @@ def effective_rank(
 
     Takes the features of a batch of inputs, returns one number.
 
-    .. math:: srank_δ(Φ) = min {k : (∑_{i ≤ k} σ_i(Φ)) / ∑_i σ_i(Φ) ≥ 1 - δ}
+    ::
+
+        srank_δ(Φ) = min {k : (∑_{i ≤ k} σ_i(Φ)) / ∑_i σ_i(Φ) ≥ 1 - δ}
 
     Here :math:`σ_i` are the singular values in descending order. Definitions by squared
     singular values, or by the exponential of their entropy, are not comparable. The
@@ -457,7 +467,9 @@ def check_trajectory(
 
     Takes one stream, returns True or False for each time step.
 
-    .. math:: r_t, v_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
+    ::
+
+        r_t, v_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
 
     An episode either terminates or is truncated, and the step that ends it is valid: if
     a mask hides that step, the estimates of the episode run into the next one. The same

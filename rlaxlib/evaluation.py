@@ -69,7 +69,7 @@ def off_policy_evaluation(
 
     Takes N trajectories, returns one value.
 
-    .. math::
+    ::
 
         V = ∑_i ∑_t Γ_{i,t} (w_{i,t} (r_{i,t} - q_{i,t}) + w_{i,t-1} v_{i,t})
         Γ_{i,t} = ∏_{k < t} γ_{i,k},   w_{i,-1} = 1/N
@@ -155,7 +155,9 @@ def interquartile_mean(scores: Float[ArrayLike, "..."]) -> Float[Array, ""]:
 
     Takes scores of any shape, returns one number.
 
-    .. math:: IQM = (1/(n - 2 m)) ∑_{m < i ≤ n - m} x_i,   m = ⌊n/4⌋
+    ::
+
+        IQM = (1/(n - 2 m)) ∑_{m < i ≤ n - m} x_i,   m = ⌊n/4⌋
 
     Here :math:`x_1 ≤ … ≤ x_n` are the sorted scores of all runs and tasks. It is less
     sensitive to outliers than the mean, and more efficient than the median.
@@ -191,7 +193,9 @@ def optimality_gap(
 
     Takes scores of any shape, returns one number.
 
-    .. math:: (1/n) ∑_i max(y - x_i, 0)
+    ::
+
+        (1/n) ∑_i max(y - x_i, 0)
 
     It is the amount by which the runs miss the target, such as human performance; a
     score above the target does not make up for one below.
@@ -225,7 +229,7 @@ def probability_of_improvement(
 
     Takes the scores of two algorithms, returns one probability.
 
-    .. math::
+    ::
 
         (1/(M R S)) ∑_m ∑_i ∑_j (1[x_{i,m} > y_{j,m}] + ½ 1[x_{i,m} = y_{j,m}])
 
@@ -272,7 +276,7 @@ def bootstrap_interval(
 
     Takes data and a statistic of it, returns both ends of an interval.
 
-    .. math::
+    ::
 
         [F⁻¹(½ (1 - c)), F⁻¹(½ (1 + c))]
 

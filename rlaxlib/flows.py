@@ -23,7 +23,7 @@ from rlaxlib._core import checks, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.safe import sqrt
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key, Static
 
 __all__ = [
     "DiffusionSample",
@@ -78,7 +78,7 @@ def flow_matching_sample(
 
     Takes one example, returns a point, its time, and the velocity to predict.
 
-    .. math::
+    ::
 
         x_t = (1 - t) x_0 + t a,   v = a - x_0
         x_0 ~ Normal(0, I),   t ~ U[0, 1)
@@ -122,12 +122,15 @@ def flow_matching_loss(
     velocity: Float[ArrayLike, "..., D"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the flow-matching loss.
 
     Takes predicted velocities of any batch, returns one loss for each.
 
-    .. math:: L = ‖v_θ(x_t, t) - v‖²
+    ::
+
+        L = ‖v_θ(x_t, t) - v‖²
 
     The same distance distils the flow into a one-step policy (FQL), with its action as
     the prediction and the solution of the flow from the same noise as the target. FQL's
@@ -137,9 +140,10 @@ def flow_matching_loss(
         prediction: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
         velocity: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
         stop_target_gradients: Whether to stop the gradient of `velocity`.
+        sample_mask: False for predictions to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored predictions.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -171,7 +175,7 @@ def cosine_noise_schedule(
 
     Takes a number of steps, returns the remaining share of the signal after each.
 
-    .. math::
+    ::
 
         ᾱ_k = ∏_{j ≤ k} (1 - β_j),   β_j = min(1 - f(j) / f(j-1), β_max)
         f(j) = cos²((j/K + s) / (1 + s) · π/2)
@@ -219,7 +223,7 @@ def linear_noise_schedule(
 
     Takes a number of steps, returns the remaining share of the signal after each.
 
-    .. math::
+    ::
 
         ᾱ_k = ∏_{j ≤ k} (1 - β_j)
         β_j = β_min + (j - 1)/(K - 1) (β_max - β_min),   β_1 = β_min if K = 1
@@ -271,7 +275,7 @@ def diffusion_noise(
 
     Takes one example, returns it with noise, and the target of the network.
 
-    .. math::
+    ::
 
         x_k = √ᾱ a + √(1 - ᾱ) ε,   ε ~ Normal(0, I)
         y = { ε                     noise
@@ -341,7 +345,7 @@ def diffusion_reverse_step(
 
     Takes one sample and the prediction of the network, returns the next sample.
 
-    .. math::
+    ::
 
         â = { (x - √(1 - ᾱ) y) / √ᾱ   noise
             { √ᾱ x - √(1 - ᾱ) y       velocity

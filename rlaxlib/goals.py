@@ -43,7 +43,7 @@ def geometric_hindsight_indices(
 
     Takes one stream, returns one index for each time step.
 
-    .. math::
+    ::
 
         g_t = achieved_{i_t},   i_t = t + k,   P(k) ∝ γ^k
         i_t ≤ e_t
@@ -110,7 +110,9 @@ def hiql_value_loss(
 
     Takes values of any shape, returns one loss for each.
 
-    .. math:: L = |τ - 1[A < 0]| (y - v)²
+    ::
+
+        L = |τ - 1[A < 0]| (y - v)²
 
     It is an implicit Q-learning without actions. Each of two critics has the target of
     its own target network, :math:`y = r + γ v'`, and both the same advantage,
@@ -160,7 +162,7 @@ def quasimetric_distance(
 
     Takes the embeddings of a state and of a goal, returns one distance.
 
-    .. math::
+    ::
 
         d = α max_k d_k + (1 - α) (1/K) ∑_k d_k
         d_k = |⋃_i [x_{k,i}, max(x_{k,i}, y_{k,i})]|
@@ -218,7 +220,9 @@ def mrn_distance(
 
     Takes two embeddings of a state and two of a goal, returns one distance.
 
-    .. math:: d = ‖x - y‖ + max_k max(0, u_k - w_k)
+    ::
+
+        d = ‖x - y‖ + max_k max(0, u_k - w_k)
 
     It is a quasimetric, as `quasimetric_distance` is: a symmetric distance, and an
     asymmetric residual. The halves of one output of a network are its embeddings

@@ -41,7 +41,9 @@ def dqfd_margin_loss(
 
     Takes the values of all actions and one action, returns one loss.
 
-    .. math:: L = max_b [q(b) + m 1[b ≠ a]] - q(a)
+    ::
+
+        L = max_b [q(b) + m 1[b ≠ a]] - q(a)
 
     It is 0 if the expert's action is better than all others by the margin. Add it, on
     demonstrations only, to the TD loss.
@@ -79,12 +81,14 @@ def discriminator_loss(
     expert_logit: Float[ArrayLike, "..."],
     policy_logit: Float[ArrayLike, "..."],
     label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the discriminator loss of adversarial imitation (GAIL, AIRL, DAC).
 
     Takes logits of any shape, returns one loss for each pair.
 
-    .. math::
+    ::
 
         L = -(1 - ε) log D(s_E, a_E) - ε log(1 - D(s_E, a_E)) - log(1 - D(s, a)),
         D = 1/(1 + exp(-`logit`))
@@ -97,9 +101,10 @@ def discriminator_loss(
         expert_logit: Logits for the expert's states and actions, shape `[...]`.
         policy_logit: Logits for the policy's states and actions, shape `[...]`.
         label_smoothing: Label smoothing :math:`ε` in [0, 0.5), shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, one for each pair, shape `[...]`.
+        Losses, one for each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -130,7 +135,9 @@ def gradient_penalty(
 
     Takes the gradient at one input, returns one penalty.
 
-    .. math:: L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
+    ::
+
+        L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
 
     The gradient of the logit :math:`f` by its input, from `jax.grad`, is taken at a
     random point between an input of the expert and one of the policy. DAC adds the
@@ -169,7 +176,7 @@ def adversarial_reward(
 
     Takes logits of any shape, returns one reward for each.
 
-    .. math::
+    ::
 
         r_gail = -log(1 - D) = log(1 + e^h),
         r_airl = log D - log(1 - D) = h,
@@ -226,7 +233,7 @@ def airl_logit(
 
     Takes transitions of any shape, returns one logit for each.
 
-    .. math::
+    ::
 
         h = f - log π(a_{t-1} | s_{t-1}),
         f = r(s_{t-1}, a_{t-1}) + γ_t Φ(s_t) - Φ(s_{t-1})

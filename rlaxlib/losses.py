@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, gradients, safe
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Tree
 
@@ -36,7 +36,9 @@ def l2_loss(
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math:: L = ½ (x - y)²
+    ::
+
+        L = ½ (x - y)²
 
     The gradient is the error itself.
 
@@ -70,7 +72,7 @@ def huber_loss(
 
     Takes errors of any shape, returns one loss for each.
 
-    .. math::
+    ::
 
         L = { ½ x²            if |x| ≤ δ
             { δ (|x| - ½ δ)   otherwise
@@ -110,7 +112,9 @@ def likelihood(
 
     Takes arrays of any shape, returns one likelihood for each element.
 
-    .. math:: ℓ = p^t (1 - p)^{1-t}
+    ::
+
+        ℓ = p^t (1 - p)^{1-t}
 
     Args:
         predictions: Probabilities :math:`p`, in [0, 1], shape `[...]`.
@@ -146,7 +150,9 @@ def log_loss(
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math:: L = -t log p - (1 - t) log(1 - p)
+    ::
+
+        L = -t log p - (1 - t) log(1 - p)
 
     With the convention 0 log 0 = 0, a prediction that is certain and right has a loss
     of 0 and a finite gradient. One that is certain and wrong has an infinite loss. The
@@ -188,7 +194,9 @@ def expectile_loss(
 
     Takes arrays of any shape, returns one loss for each element.
 
-    .. math:: L = |τ - 1[y < x]| (y - x)²
+    ::
+
+        L = |τ - 1[y < x]| (y - x)²
 
     The minimiser is the :math:`τ`-expectile of the targets: the mean at 0.5, close to
     the maximum near 1. Implicit Q-learning (IQL) uses it.
@@ -226,7 +234,9 @@ def clip_gradient(
 
     Takes an array or a pytree, returns it unchanged.
 
-    .. math:: y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
+    ::
+
+        y = x,   ∂L / ∂x_i = min(max(∂L / ∂y_i, g_min), g_max)
 
     DQN clips the gradient of its errors to [-1, 1]. Forward-mode differentiation, by
     `jax.jvp` or `jax.jacfwd`, raises a `TypeError`.
@@ -253,13 +263,14 @@ def clip_gradient(
     """
 
     def clip(path: Any, leaf: Array) -> Array:
+        bounds = gradient_min.astype(leaf.dtype), gradient_max.astype(leaf.dtype)
         bound = Float[ArrayLike, "[] or [...]"]
         checks.fit(
             **{f"x{jax.tree_util.keystr(path)}": (leaf, Float[ArrayLike, "..."])},
             gradient_min=(gradient_min, bound),
             gradient_max=(gradient_max, bound),
         )
-        return gradients.clip_cotangent(leaf, gradient_min, gradient_max)
+        return cast(Array, _clip_gradient(leaf, *bounds))
 
     return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
 
@@ -272,7 +283,9 @@ def scale_gradient(
 
     Takes an array or a pytree, returns it unchanged.
 
-    .. math:: y = x,   ∂y / ∂x = c
+    ::
+
+        y = x,   ∂y / ∂x = c
 
     MuZero scales by ½ at each step of its unrolled model. A scale of 0 stops the
     gradient, and -1 reverses it, as in domain-adversarial training.
@@ -317,3 +330,21 @@ def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Arr
 
 
 _scale_gradient.defjvps(_scale_gradient_jvp, None)
+
+
+@jax.custom_vjp
+def _clip_gradient(x: Array, low: Array, high: Array) -> Array:
+    """Return `x`, with its gradient clipped."""
+    del low, high
+    return x
+
+
+def _clip_gradient_fwd(x: Array, low: Array, high: Array) -> Any:
+    return x, (low, high)
+
+
+def _clip_gradient_bwd(bounds: tuple[Array, Array], cotangent: Array) -> Any:
+    return jnp.clip(cotangent, *bounds), None, None
+
+
+_clip_gradient.defvjp(_clip_gradient_fwd, _clip_gradient_bwd)

@@ -29,7 +29,9 @@ def qmix(
 
     Takes one value for each agent, returns the value of the team.
 
-    .. math:: Q = |w|ᵀ elu(|W|ᵀ q + b) + c
+    ::
+
+        Q = |w|ᵀ elu(|W|ᵀ q + b) + c
 
     The weights are outputs of hypernetworks of the state. Their absolute values make
     the mix increase with each :math:`q_i`, so that the action that maximises the value

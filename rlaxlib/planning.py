@@ -52,7 +52,7 @@ def cem_update(
 
     Takes a plan and N samples of it with their returns, returns the next plan.
 
-    .. math::
+    ::
 
         m = (1/K) ∑_{i ∈ elites} a_i,   s² = (1/K) ∑_{i ∈ elites} (a_i - m)²
         μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
@@ -113,7 +113,7 @@ def mppi_update(
 
     Takes a plan and N samples of it with their returns, returns the next plan.
 
-    .. math::
+    ::
 
         w_i = exp(R_i / τ) / ∑_j exp(R_j / τ)
         m = ∑_i w_i a_i,   s² = ∑_i w_i (a_i - m)²
@@ -179,7 +179,9 @@ def shift_plan(
 
     Takes the plan of one step, returns the plan to start the next step with.
 
-    .. math:: μ'_t = μ_{t+1},   μ'_{T-1} = a,   σ'_t = σ_0
+    ::
+
+        μ'_t = μ_{t+1},   μ'_{T-1} = a,   σ'_t = σ_0
 
     At the start of an episode, begin with a mean of zeros instead.
 

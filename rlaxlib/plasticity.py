@@ -34,7 +34,9 @@ def redo_mask(
 
     Takes the activations of one layer for a batch of inputs, returns a mask of neurons.
 
-    .. math:: m_i = 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
+    ::
+
+        m_i = 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
 
     Then ReDo replaces the incoming weights of these neurons by new initial ones, and
     sets their biases and outgoing weights to 0: `jnp.where(mask, fresh, w_in)` and
@@ -82,7 +84,9 @@ def shrink_and_perturb(
 
     Takes two pytrees of parameters, returns one.
 
-    .. math:: θ' = λ θ + σ φ
+    ::
+
+        θ' = λ θ + σ φ
 
     It restores plasticity, and keeps part of what was learned. The paper adds Gaussian
     noise; a new initialisation :math:`φ` has the right scale in each layer. Parameters
@@ -129,7 +133,9 @@ def l2_init_loss(
 
     Takes two pytrees of parameters, returns one loss.
 
-    .. math:: L = ∑_j (θ_j - θ⁰_j)²
+    ::
+
+        L = ∑_j (θ_j - θ⁰_j)²
 
     Added to a loss with a weight of 1e-5 to 1e-2, it keeps the plasticity of the
     initial network; a decay toward 0 does not.

@@ -48,7 +48,9 @@ def prioritized_probabilities(
 
     Takes one priority for each entry of the buffer, returns one probability for each.
 
-    .. math:: P_i = p_i^α / ∑_j p_j^α
+    ::
+
+        P_i = p_i^α / ∑_j p_j^α
 
     The usual priority is :math:`|δ_i| + ε`, the magnitude of the last TD error plus a
     small constant such as 0.01. The exponent applies to this sum.
@@ -95,7 +97,9 @@ def rank_probabilities(
 
     Takes one priority for each entry of the buffer, returns one probability for each.
 
-    .. math:: P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
+    ::
+
+        P_i = k_i^{-α} / ∑_j k_j^{-α},   k_i = rank of p_i, 1 for the largest
 
     Outliers, such as the errors of rewards that are not clipped, have little influence.
     With clipped errors, the paper finds no advantage over `prioritized_probabilities`.
@@ -143,7 +147,9 @@ def importance_sampling_weights(
 
     Takes one probability for each sample, returns one weight for each.
 
-    .. math:: w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
+    ::
+
+        w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
     An exponent of 1 corrects the bias of prioritised sampling fully; the paper raises
     it from 0.4 to 1. The largest weight is 1. With `"batch"`, as the authors confirmed,
@@ -201,7 +207,9 @@ def sequence_priority(
 
     Takes the TD errors of one sequence, returns one priority.
 
-    .. math:: p = η max_t |δ_t| + (1 - η) (1/T) ∑_t |δ_t|
+    ::
+
+        p = η max_t |δ_t| + (1 - η) (1/T) ∑_t |δ_t|
 
     The mean alone would average out the errors of long sequences.
 
@@ -243,7 +251,9 @@ def stratified_sample(
 
     Takes one probability for each entry of the buffer, returns indices.
 
-    .. math:: i_k = min {i : ∑_{j ≤ i} P_j > (k + u_k) / K},   u_k ~ U[0, 1)
+    ::
+
+        i_k = min {i : ∑_{j ≤ i} P_j > (k + u_k) / K},   u_k ~ U[0, 1)
 
     Indices have the expected counts of independent samples, with a lower variance. With
     several million entries, sample in double precision or in two stages.
@@ -284,7 +294,7 @@ def systematic_resample(
 
     Takes one weight for each particle, returns indices.
 
-    .. math::
+    ::
 
         i_k = min {i : ∑_{j ≤ i} W_j > (k + u) / K},   u ~ U[0, 1),
         W_j = w_j / ∑_l w_l
@@ -331,7 +341,7 @@ def hindsight_indices(
 
     Takes one stream, returns one index for each time step.
 
-    .. math::
+    ::
 
         g_t = achieved_{i_t},
         i_t ~ { U{t, …, e_t}     future

@@ -103,7 +103,9 @@ def accumulating_trace(
 
     Takes one trace and one gradient, returns the next trace.
 
-    .. math:: z_t = γ_t λ z_{t-1} + ∇v(s_t)
+    ::
+
+        z_t = γ_t λ z_{t-1} + ∇v(s_t)
 
     The update :math:`w ← w + α δ z` is TD(λ). The discount belongs to the transition
     *to* :math:`s_t`: it is 0 if an episode starts there.
@@ -146,7 +148,7 @@ def replacing_trace(
 
     Takes one trace and one gradient, returns the next trace.
 
-    .. math::
+    ::
 
         z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
               { γ_t λ z_{t-1}   otherwise,   for each element
@@ -194,7 +196,9 @@ def dutch_trace(
 
     Takes one trace and one gradient, returns the next trace.
 
-    .. math:: z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
+    ::
+
+        z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
 
     For linear values. `true_online_td_lambda` updates the weights as well.
 
@@ -244,7 +248,7 @@ def emphatic_trace(
 
     Takes one state and gradient, returns the next state.
 
-    .. math::
+    ::
 
         F_t = ρ_{t-1} γ_t F_{t-1} + i_t
         M_t = λ i_t + (1 - λ) F_t
@@ -315,7 +319,7 @@ def true_online_td_lambda(
 
     Takes one transition and a state, returns the next state.
 
-    .. math::
+    ::
 
         δ = r_t + γ_t v_t - v_{t-1},   v = wᵀ x
         z ← γ_{t-1} λ z + (1 - α γ_{t-1} λ zᵀ x_{t-1}) x_{t-1}
@@ -377,7 +381,7 @@ def tdc_loss(
 
     Takes one transition, returns one loss, and diagnostics.
 
-    .. math::
+    ::
 
         -∂L_v / ∂w = ρ (δ ∇v_{t-1} - γ_t h ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
@@ -437,7 +441,7 @@ def gtd2_loss(
 
     Takes one transition, returns one loss, and diagnostics.
 
-    .. math::
+    ::
 
         -∂L_v / ∂w = ρ h (∇v_{t-1} - γ_t ∇v_t)
         L_h = ½ ρ (δ - h)²,   δ = r_t + γ_t v_t - v_{t-1}
@@ -488,7 +492,9 @@ def obgd_step_size(
 
     Takes one trace and TD error, returns one step size.
 
-    .. math:: α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
+    ::
+
+        α' = α / max(1, M),   M = α κ max(|δ|, 1) ‖z‖_1
 
     The update :math:`w ← w + α' δ z` then rarely overshoots its target. Stream-x uses
     :math:`α = 1`, with :math:`κ = 2` for values and 3 for policies.

@@ -51,7 +51,9 @@ def extract_subsequences(
 
     Takes trajectories and start indices, returns one subsequence for each index.
 
-    .. math:: y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
+    ::
+
+        y_{l,b,n} = x_{s_{b,n}+l,b},   0 ≤ l < L
 
     `sample_start_indices` samples start indices. Subsequences may overlap.
 
@@ -107,7 +109,9 @@ def sample_start_indices(
 
     Takes numbers of trajectories and indices, returns start indices.
 
-    .. math:: s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
+    ::
+
+        s_{b,1}, …, s_{b,N} ~ Uniform{0, …, s_max}   without replacement
 
     Args:
         rng_key: Random key, shape `[]`.
@@ -154,7 +158,7 @@ def fix_step_type_on_interruptions(
 
     Takes step types, returns step types of the same shape.
 
-    .. math::
+    ::
 
         y_t = { LAST   if x_{t+1} = FIRST
               { x_t    otherwise
@@ -198,7 +202,9 @@ def embed_oar(
 
     Takes one observation, action and reward, returns one vector.
 
-    .. math:: y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
+    ::
+
+        y = (x_1, …, x_D, 1[a = 1], …, 1[a = A], tanh r)
 
     A recurrent network can infer the task from its actions and rewards.
 

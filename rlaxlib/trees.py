@@ -46,7 +46,7 @@ def tree_select(
 
     Takes a condition and two pytrees, returns one pytree.
 
-    .. math::
+    ::
 
         y_i = { a_i   if p
               { b_i   otherwise,   for each leaf i
@@ -83,7 +83,9 @@ def tree_map_zipped(fn: Callable[..., Any], nests: Sequence[Any]) -> Any:
 
     Takes a list of pytrees, returns one pytree.
 
-    .. math:: y_i = f(x¹_i, …, x^n_i)   for each leaf i
+    ::
+
+        y_i = f(x¹_i, …, x^n_i)   for each leaf i
 
     Args:
         fn: Function :math:`f` of one leaf of each pytree, such as a stack over time.
@@ -118,7 +120,9 @@ def tree_split_key(
 
     Takes one key and a pytree, returns a new key and a pytree of keys.
 
-    .. math:: k', k_1, …, k_n = split(k, n + 1)
+    ::
+
+        k', k_1, …, k_n = split(k, n + 1)
 
     Args:
         rng_key: Random key :math:`k`, shape `[]`. Do not reuse it.
@@ -154,7 +158,9 @@ def tree_split_leaves(
 
     Takes one pytree, returns a tuple of pytrees.
 
-    .. math:: y^k_i = x_i[…, k, …]   for each leaf i and index k
+    ::
+
+        y^k_i = x_i[…, k, …]   for each leaf i and index k
 
     NumPy arrays are split into views, without a copy.
 
@@ -200,7 +206,7 @@ def tree_replace_masked(
 
     Takes two pytrees and a mask, returns one pytree.
 
-    .. math::
+    ::
 
         y_i = { z_i   if m
               { x_i   otherwise,   for each leaf i
@@ -239,7 +245,9 @@ def tree_fn(fn: Callable[..., Any], **unmapped_kwargs: Any) -> Callable[..., Any
 
     Takes a function of leaves, returns a function of pytrees.
 
-    .. math:: F(x, y)_i = f(x_i, y_i)   for each leaf i
+    ::
+
+        F(x, y)_i = f(x_i, y_i)   for each leaf i
 
     Args:
         fn: Function of leaves.
@@ -270,7 +278,9 @@ def transpose_last_axis_to_first(
 
     Takes one pytree, returns a pytree.
 
-    .. math:: y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
+    ::
+
+        y_{k i_1 … i_m} = x_{i_1 … i_m k}   for each leaf x
 
     Args:
         tree: Pytree of arrays with at least one axis.
@@ -305,7 +315,9 @@ def transpose_first_axis_to_last(
 
     Takes one pytree, returns a pytree.
 
-    .. math:: y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
+    ::
+
+        y_{i_1 … i_m k} = x_{k i_1 … i_m}   for each leaf x
 
     Args:
         tree: Pytree of arrays with at least one axis.
@@ -342,7 +354,7 @@ def conditional_update(
 
     Takes two pytrees and a condition, returns one pytree.
 
-    .. math::
+    ::
 
         θ̄ ← { θ    if it is time
              { θ̄   otherwise
@@ -384,7 +396,7 @@ def periodic_update(
 
     Takes two pytrees and a number of steps, returns one pytree.
 
-    .. math::
+    ::
 
         θ̄ ← { θ    if t mod n = 0
              { θ̄   otherwise

@@ -206,6 +206,25 @@ def test_a_loss_is_an_array_alone_or_before_outputs(results):
         assert all(each.__name__.endswith("Outputs") for each in further), name
 
 
+def test_a_loss_of_two_policies_returns_the_statistics_of_ratios(ours, results):
+    of_ratios = {n for n, x in ours.items() if "old_log_prob" in x and "_loss" in n}
+    assert len(of_ratios) > 7
+    for name in of_ratios:
+        assert results[name][1][1] is rlaxlib.RatioOutputs, name
+        assert "stop_target_gradients" in ours[name], name
+
+
+def test_an_elementwise_loss_takes_a_mask(ours):
+    masked = {}
+    for name in filter(re.compile("_loss$").search, ours):
+        hints = typing.get_type_hints(getattr(rlaxlib, name), include_extras=True)
+        loss, *_ = parts(hints["return"])
+        if loss.__metadata__[0].text == "...":
+            masked[name] = "sample_mask" in ours[name]
+    assert len(masked) > 20
+    assert [name for name in masked if not masked[name]] == []
+
+
 def test_docstrings_name_the_results_that_have_fields(results):
     named = set()
     for name, (function, types) in results.items():

@@ -129,6 +129,14 @@ def run_bandit(state, arms, rewards, discount=1.0):
     return run_updates(update, state, arms, rewards)
 
 
+def test_statistics_of_many_pulls_are_accurate_in_single_precision():
+    """The rounding error of a factor of 1 - 1/N would be a bias of 1e-3."""
+    rewards = np.random.default_rng(0).normal(3.0, 1.0, size=200_000).astype("f4")
+    state = run_bandit(rlaxlib.bandit_init(1), np.zeros(rewards.size, int), rewards)
+    np.testing.assert_allclose(state.means[0], np.mean(rewards, dtype=float), 1e-4)
+    np.testing.assert_allclose(state.variances[0], np.var(rewards, dtype=float), 1e-4)
+
+
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_statistics_are_weighted_moments_of_all_rewards(discount):
     arms, rewards = history()

@@ -27,7 +27,7 @@ EXCEPT = {
 }
 # Positions, among 4 more than there are steps, that are ignored: in front, behind, and
 # between.
-PLACES = ([0, 1, 2, 3], [-1, -2, -3, -4], [1, 2, 4, 5], [0, 3, 5, -1])
+PLACES = ([0, 1, 2, 3], [-1, -2, -3, -4], [1, 2, 4, 5], [0, 3, 4, -1])
 
 
 def mask_of(row):
@@ -41,9 +41,12 @@ def mask_of(row):
         return None, ()
     wanted = signature().arrays
     axes = wanted["sample_mask"].shapes[0]
-    alike = [n for n, x in wanted.items() if x.shapes[0][: len(axes)] == axes]
-    steps = [np.shape(x) for n, x in drawn.items() if n in alike and np.ndim(x)]
-    return "sample_mask", min(steps, key=len)[: len(axes) or 1]
+    steps = [
+        np.shape(x)[: np.ndim(x) + len(axes) - len(wanted[n].shapes[0])]
+        for n, x in drawn.items()
+        if n in wanted and wanted[n].shapes[0][: len(axes)] == axes
+    ]
+    return "sample_mask", min(steps, key=len)
 
 
 def is_masked(row):

@@ -420,6 +420,7 @@ def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kind):
     assert np.all(by_x[0] < 0)  # The first sample moves towards the target.
     assert np.isfinite(by_x).all()
     np.testing.assert_array_equal(by_y, 0)
+    np.testing.assert_allclose(jax.grad(mmd)(x, x), 0, atol=1e-6)  # The least value.
 
 
 def test_energy_discrepancy_of_returns_is_the_energy_distance():

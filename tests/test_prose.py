@@ -16,7 +16,8 @@ FILES = [
     path
     for folder in FOLDERS
     for path in sorted((ROOT / folder).rglob("*"))
-    if path.suffix in (".py", ".md") and not {"_build", "api"} & set(path.parts)
+    if path.suffix in (".py", ".md")
+    and not {"_build", "algorithms", "api"} & set(path.parts)
 ]
 FILES += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]

@@ -1,5 +1,7 @@
 """Test that no loss of ratios is NaN, however far two policies are apart."""
 
+import math
+
 import contract
 import jax
 import jax.numpy as jnp
@@ -73,6 +75,61 @@ def test_distant_policies_give_no_nan(row):
 
     for x in jax.tree.leaves(jax.jit(jax.vmap(evaluate))(batch)):
         assert not np.any(np.isnan(x))
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.key is None], ids=lambda row: row.id
+)
+def test_close_policies_keep_their_precision(row):
+    """`e^l - 1 - l` cancels at log-ratios such as those of a sampler and a learner."""
+    inputs = row.inputs()
+    names = ratio_names(row)
+    rng = np.random.default_rng(0)
+    for name in names:
+        base = 0.0 if name == "log_ratio" else -1.0
+        noise = 10 ** rng.uniform(-5, -3, inputs[name].shape)
+        inputs[name] = np.float32(base + noise * rng.choice([-1, 1], noise.shape))
+    moved = [n for n in row.variables if n in names and row.gradients.exist]
+
+    def evaluate(inputs):
+        def total(free):
+            outputs = jax.tree.leaves(row.call()(**inputs | free))
+            floats = [x for x in outputs if contract.is_float(x)]
+            return contract.weigh(floats, 0), floats
+
+        free = {n: inputs[n] for n in moved}
+        return jax.value_and_grad(total, has_aux=True)(free)
+
+    (_, single), slopes = evaluate(contract.to_jax(inputs, np.float32))
+    with contract.x64(True):
+        (_, double), steep = evaluate(contract.to_jax(inputs, np.float64))
+    for found, right in zip(
+        jax.tree.leaves((single, slopes)), jax.tree.leaves((double, steep)), strict=True
+    ):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-12)
+
+
+K3 = {
+    "approximate_kl": rlaxlib.approximate_kl,
+    "importance_statistics": lambda x: rlaxlib.importance_statistics(x).kl,
+    "kl_loss": lambda x: jnp.sum(rlaxlib.kl_loss(-x, 0 * x)),
+    "ppo_clip_loss": lambda x: rlaxlib.ppo_clip_loss(x, 0 * x, 0 * x)[1][3][0],
+    "xql_value_loss": lambda x: jnp.sum(rlaxlib.xql_value_loss(0 * x, x, 1.0)),
+}
+
+
+@pytest.mark.parametrize("x", [0.03, 0.01, 1e-3, -1e-4, 1e-6])
+@pytest.mark.parametrize("name", K3)
+def test_k3_of_close_policies_keeps_its_precision(name, x):
+    log_ratio = np.float32([x])
+    exact = np.sum(
+        [np.float64(log_ratio[0]) ** n / math.factorial(n) for n in range(2, 9)]
+    )
+    np.testing.assert_allclose(K3[name](log_ratio), exact, rtol=1e-4)
+    if name == "approximate_kl":
+        slope = jax.grad(K3[name])(log_ratio)[0]
+        np.testing.assert_allclose(slope, np.expm1(np.float64(log_ratio[0])), rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["cispo_loss", "sapo_loss", "ppo_clip_loss"])

@@ -11,11 +11,11 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
+from algorithms import DOCS, EXAMPLES, algorithms
+
 import rlaxlib
 from rlaxlib._core import suggestions
 
-DOCS = Path(__file__).parents[1]
-EXAMPLES = DOCS.parent / "examples"
 TOPICS = {
     name: topic
     for name in rlaxlib.__all__
@@ -23,6 +23,18 @@ TOPICS = {
 }
 # Every public name that belongs to a topic, and the topic.
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
+
+
+def topics():
+    """Return topics and their contents, a row each, as `help(rlaxlib)` lists them."""
+    rows = []
+    for line in rlaxlib.__doc__.split("Topics:\n\n")[1].split("\n\n")[0].splitlines():
+        names, contents = line[4:26].strip(), line[26:]
+        if names and not (rows and rows[-1][0].endswith(",")):
+            rows.append([names, contents])
+        else:
+            rows[-1] = [f"{rows[-1][0]} {names}".strip(), f"{rows[-1][1]} {contents}"]
+    return rows
 
 
 class Paper(NamedTuple):
@@ -125,15 +137,16 @@ def docstring_of_example(name):
 
 @functools.cache
 def uses():
-    """Return the recipes, examples and pages that use each name, as links."""
+    """Return the algorithms, examples and pages that use each name, as links."""
     found = {}
 
     def add(kind, link, code):
         for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", code)):
             found.setdefault(name, {}).setdefault(kind, []).append(link)
 
-    for title, recipe in recipes().items():
-        add("Recipes", f":ref:`{title} <recipes:{title}>`", recipe)
+    for name, each in algorithms().items():
+        title = each.facts["title"].partition(":")[0]
+        add("Algorithms", f":doc:`{title} </algorithms/{name}>`", each.code)
     for each in examples():
         link = f":doc:`{each} </gallery/{each}>`"
         add("Examples", link, _read(EXAMPLES / f"{each}.py"))
@@ -141,17 +154,6 @@ def uses():
         code = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
         link = f":doc:`/{path.relative_to(DOCS).with_suffix('').as_posix()}`"
         add("Guide", link, "".join(code))
-    return found
-
-
-def recipes():
-    """Return the code of each section of the page of recipes."""
-    text, found = _read(DOCS / "recipes.md"), {}
-    for title, section in re.findall(r"^### (.+)\n((?:(?!^#).*\n?)*)", text, re.M):
-        for file, name in re.findall(r"recipes/(\w+)\.py\n:pyobject: (\w+)", section):
-            source = _read(EXAMPLES / "recipes" / f"{file}.py")
-            body = re.search(rf"^(?:def|class) {name}\b(?:.*\n(?!\S))*.*", source, re.M)
-            found[title] = found.get(title, "") + body[0]
     return found
 
 
@@ -191,6 +193,7 @@ def parse(reference):
     return Paper(year, match["authors"], match["title"], match["url"]), where
 
 
+@functools.cache
 def papers():
     """Return every paper, in order of its year, with the names that cite it."""
     found = {}

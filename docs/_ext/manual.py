@@ -5,16 +5,22 @@ functions, a page for each function, and lists that other pages include; `galler
 a page for each example. Names of the library between single backticks become links.
 """
 
+import doctest
+import functools
 import inspect
 import itertools
+import json
 import re
-import shutil
+import string
 import textwrap
 from pathlib import Path
 
 import catalog
 import equations
+import jinja2
+import jupytext
 import latex2mathml.converter
+from algorithms import FACTS, algorithms, training
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
@@ -22,6 +28,10 @@ from sphinx.util.inspect import stringify_signature
 import rlaxlib
 
 DOCS = Path(__file__).parents[1]
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(DOCS / "_templates"), trim_blocks=True
+)
+TEMPLATES.globals["agents"] = FACTS["agents"]
 RLAX = dict.fromkeys((DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split(), "✓")
 
 
@@ -31,20 +41,33 @@ RLAX = dict.fromkeys((DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split
 def write_pages(app):
     """Write pages of topics and functions into `api/`, of examples into `gallery/`."""
     pages = {f"gallery/{each}.md": example_page(each) for each in catalog.examples()}
+    pages |= {
+        f"algorithms/{x.name}.md": algorithm_page(x) for x in algorithms().values()
+    }
     lists = {"papers": papers, "names": names, "gallery": gallery}
+    lists |= {"algorithms": algorithms_table, "topics": topics_table}
     pages |= {f"api/{name}.txt": write() for name, write in lists.items()}
     for topic in catalog.TOPICS:
         pages[f"api/{topic}.rst"] = topic_page(topic)
         pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
+    for path in (DOCS / "guide").glob("*.md"):
+        pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
+    for name in algorithms():
+        text = pages[f"algorithms/{name}.md"]
+        pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
     error = f".. index:: ! ArgumentError\n\n{_heading('ArgumentError', '=')}"
     pages["api/ArgumentError.rst"] = (
         f"{error}\n\n.. autoexception:: rlaxlib.ArgumentError\n"
     )
-    for folder in ("api", "gallery"):
-        shutil.rmtree(DOCS / folder, ignore_errors=True)
+    for folder in ("algorithms", "api", "gallery", "notebooks"):
+        for path in (DOCS / folder).rglob("*.*"):
+            if path.relative_to(DOCS).as_posix() not in pages:
+                path.unlink()
     for page, text in pages.items():
         (DOCS / page).parent.mkdir(parents=True, exist_ok=True)
-        (DOCS / page).write_text(text, encoding="utf-8")
+        # Sphinx reads what is new since the last build.
+        if not (DOCS / page).exists() or (DOCS / page).read_text("utf-8") != text:
+            (DOCS / page).write_text(text, encoding="utf-8")
 
 
 def topic_page(topic):
@@ -80,7 +103,7 @@ def name_page(name):
             f".. autoclass:: rlaxlib.{name}\n   :members:\n   :no-index-entry:"
         )
     else:
-        text = textwrap.indent(catalog.docstring(name), "   ")
+        text = textwrap.indent(_with_math(catalog.docstring(name)), "   ")
         parts.append(f".. py:data:: {name}\n\n{text}")
     uses = catalog.uses().get(name, {}).items()
     confused, near = catalog.similar(name)
@@ -97,17 +120,85 @@ def name_page(name):
 
 def example_page(name):
     """Return the page of an example, in Markdown: docstring, curve and source."""
-    source = f"```{{literalinclude}} ../../examples/{name}.py\n```"
-    return f"""# {name}
+    # A list of functions, with what each computes.
+    form = r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)"
+    text = catalog.docstring_of_example(name)
+    text = re.sub(
+        form, lambda x: f"- `{x[1].replace(', ', '`, `')}`: {x[2]}", text, flags=re.M
+    )
+    return TEMPLATES.get_template("example.md").render(
+        name=name, title=FACTS["agents"].get(name, name), text=text
+    )
 
-{catalog.docstring_of_example(name)}
 
-![Learning curves](/../examples/curves/{name}.png)
+def algorithm_page(algorithm):
+    """Return the page of an algorithm, in Markdown."""
+    names = re.findall(r"\brlaxlib\.(\w+)", algorithm.code)
+    return TEMPLATES.get_template("algorithm.md").render(
+        algorithm=algorithm,
+        algorithms=algorithms(),
+        names={name: _summary(name) for name in dict.fromkeys(names)},
+        training=training(algorithm.name),
+    )
 
-````{{only}} html
-{source}
-````
-"""
+
+def topics_table():
+    """Return a table of the topics, in Markdown."""
+    link = functools.partial(re.sub, r"(\w+)", r"[\1](api/\1.rst)")
+    rows = [f"| {link(names)} | {contents} |" for names, contents in catalog.topics()]
+    return "\n".join(["| Topic | Contents |", "|---|---|", *rows])
+
+
+def _with_links(text):
+    """Link the papers and the code that a docstring names, in Markdown."""
+
+    def paper(match):
+        authors, url, end = match.groups()
+        title = titles.get(url)
+        link = f"{authors}, [*{title}*]({url})" if title else f"[{authors}]({url})"
+        return link + end
+
+    titles = {paper.url: paper.title for paper in catalog.papers()}
+    form = r"([A-Z][^.;,]*(?: et al\.)?, \d{4}), (https?://\S+?)([.,;](?:\s|$))"
+    text = re.sub(form, paper, text)
+    form = r"github\.com/([\w.-]+/[\w.-]+)@(\w+), ([\w./-]+\w)"
+    return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)
+
+
+TEMPLATES.filters |= {"links": _with_links, "code": "`{}`".format}
+
+
+def algorithms_table():
+    """Return a table of all algorithms, in Markdown."""
+    template = TEMPLATES.get_template("algorithms.md")
+    return template.render(algorithms=algorithms().values())
+
+
+def notebook(text, language="py"):
+    """Return a page as a notebook: without directives, with outputs as comments.
+
+    Blocks of code that the manual only shows are cells if `language` is `python`.
+    """
+    block = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
+    text = re.sub(block, rf"\1{language}\n", text, flags=re.M)
+    text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
+    prompts = r"(?<=^```python\n)>>> (?:.|\n)*?(?=^```$)"
+    text = re.sub(
+        prompts, lambda x: doctest.script_from_examples(x[0]), text, flags=re.M
+    )
+    found = jupytext.reads(text, "md")
+    found.nbformat_minor = 4  # The last without an id, which is random, for each cell.
+    for cell in found.cells:
+        cell.pop("id", None)
+    return jupytext.writes(found, "ipynb")
+
+
+def add_notebook(app, page, source):
+    """Link to the notebook of a page."""
+    if (DOCS / "notebooks" / f"{page}.ipynb").exists():
+        source[0] += (
+            f"\n\n{{download}}`This page as a notebook </notebooks/{page}.ipynb>`"
+        )
 
 
 def _item(name):
@@ -122,9 +213,9 @@ def _summary(name):
 
 
 def papers():
-    """Return all papers by year, with the functions that cite them, in Markdown."""
+    """Return all papers, the newest first, with the functions that cite them."""
     found, parts = catalog.papers(), []
-    dated = sorted(found, key=lambda paper: (not paper.year, paper))
+    dated = sorted(found, key=lambda paper: paper.year, reverse=True)
     for year, of_year in itertools.groupby(dated, key=lambda paper: paper.year):
         parts.append(f"## {year or 'Documentation'}\n")
         for paper in of_year:
@@ -134,27 +225,40 @@ def papers():
 
 
 def names():
-    """Return a table of others' names, a row for those that lead to the same."""
+    """Return tables of others' names by letter, a row for each set of ours."""
     groups = {}
     for library, alias, ours in catalog.aliases():
-        text = f"``{alias}`` ({library})" if library else alias
-        groups.setdefault(tuple(ours), {})[text] = None
-    rows = [
-        [", ".join(texts), ", ".join(map(_link, ours))]
-        for ours, texts in sorted(groups.items(), key=_first_letters)
-    ]
-    return _table([["Name", "rlaxlib"], *rows], "names", "50 50")
+        text = f"`{alias}` ({library})" if library else alias
+        groups.setdefault(tuple(ours), {})[text.replace("|", r"\|")] = None
+    parts = []
+    rows = sorted(
+        groups.items(), key=lambda x: (_part(x) == "Others", _first_letters(x))
+    )
+    for letter, group in itertools.groupby(
+        rows, key=lambda row: _first_letters(row)[0]
+    ):
+        parts += [f"## {letter.upper()}", "````{table}\n:class: names filter\n"]
+        parts[-1] += "\n| Name | rlaxlib |\n|---|---|"
+        for ours, texts in group:
+            links = ", ".join(f"`{name}`" for name in ours)
+            parts[-1] += f"\n| {', '.join(texts)} | {links} |"
+        parts[-1] += "\n````"
+    return "\n\n".join(parts)
 
 
 def gallery():
     """Return a grid of cards: the first line and the learning curve of each example."""
-    lines = ["````{grid} 1 2 2 3", ":gutter: 3"]
-    for name in catalog.examples():
-        lines += [f"```{{grid-item-card}} {name}", ":link-type: doc"]
-        lines += [f":link: /gallery/{name}"]
-        lines += [f":img-bottom: /../examples/curves/{name}.png"]
-        lines += ["", catalog.summary(catalog.docstring_of_example(name)), "```"]
-    return "\n".join([*lines, "````"])
+    return TEMPLATES.get_template("gallery.md").render(
+        examples={
+            name: catalog.summary(catalog.docstring_of_example(name))
+            for name in catalog.examples()
+        },
+    )
+
+
+def _part(group):
+    letter = _first_letters(group)[0].upper()
+    return letter if letter in string.ascii_uppercase else "Others"
 
 
 def _first_letters(group):
@@ -211,16 +315,21 @@ def write_signature(app, what, name, thing, options, arguments, result):
     return f"{arguments.removesuffix(')')})", result
 
 
-def add_arguments(app, what, name, thing, options, lines):
-    """Print the arguments that a variant takes from another function."""
+def prepare_docstring(app, what, name, thing, options, lines):
+    """Print what a docstring leaves out or says in a plain way.
+
+    These are the arguments that a variant takes from another function, equations, and
+    `A tuple of two: ...`, which napoleon reads as a type.
+    """
     if any(line.startswith("    Other arguments: as ") for line in lines):
         lines[:] = catalog.complete(thing).split("\n")
-
-
-def keep_returns_whole(app, what, name, thing, options, lines):
-    """Keep `A tuple of two: ...` in one piece, which napoleon reads as a type."""
     text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
-    lines[:] = text.split("\n")
+    lines[:] = _with_math(text).split("\n")
+
+
+def _with_math(text):
+    """Make equations of literal blocks, which editors show as they are written."""
+    return re.sub(r"^( *)::$", r"\1.. math::", text, flags=re.M)
 
 
 # --- Equations. ---
@@ -263,10 +372,28 @@ def _mathml(tex, display):
 # --- Pages as a browser shows them. ---
 
 
-def break_names(app, page, template, context, doctree):
-    """Let names break at underscores, in text and in both sidebars."""
+def keep_summary(app, doctree):
+    """Keep the first sentence of a page, which the search shows below its title."""
+    texts = (each.astext() for each in doctree.findall(nodes.paragraph))
+    text = next((text for text in texts if not text.startswith("Topic: ")), "")
+    sentence = re.match(r"(.*?[.:])(?: |$)|.*", " ".join(text.split()))[0]
+    app.env.metadata[app.env.docname]["summary"] = sentence
+
+
+def prepare(app, page, template, context, doctree):
+    """Show the chapters of the current part only in the sidebar, and add summaries."""
+    if tree := context.get("toctree"):
+        context["toctree"] = lambda **options: tree(**options | {"collapse": True})
+    if page == "search":
+        summaries = {x: each.get("summary") for x, each in app.env.metadata.items()}
+        app.add_js_file(None, body=f"const SUMMARIES = {json.dumps(summaries)};")
+
+
+def finish(app, page, template, context, doctree):
+    """Let names break at underscores, and load images when they are seen."""
     for part in {"body", "toc", "furo_navigation_tree"} & set(context):
-        context[part] = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
+        text = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
+        context[part] = text.replace("<img ", '<img loading="lazy" ')
 
 
 def setup(app):
@@ -276,11 +403,13 @@ def setup(app):
     app.connect("builder-inited", write_pages)
     # Before napoleon, which reads the rest of the sections.
     app.connect("autodoc-process-signature", write_signature)
-    app.connect("autodoc-process-docstring", add_arguments, priority=300)
-    app.connect("autodoc-process-docstring", keep_returns_whole, priority=400)
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=300)
+    app.connect("source-read", add_notebook)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", read_equations)
-    app.connect("html-page-context", break_names, priority=900)
+    app.connect("doctree-read", keep_summary)
+    app.connect("html-page-context", prepare, priority=100)
+    app.connect("html-page-context", finish, priority=900)
     app.add_css_file("manual.css")
-    app.add_js_file("search.js", defer="defer")
+    app.add_js_file("manual.js", defer="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

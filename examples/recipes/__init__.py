@@ -1,4 +1,4 @@
-"""Losses of 140 algorithms, each a function to copy: `docs/recipes.md` shows them all.
+"""Losses of 140 algorithms, each a function to copy: `docs/algorithms.md` lists them.
 
     value_based.py      DQN and its successors, to PQN,
     policy_gradient.py  REINFORCE to PPO, MPO, V-MPO, Muesli, Gumbel MuZero,

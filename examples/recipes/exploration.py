@@ -102,7 +102,7 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
     Source: github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by
     others, with a softmax of the target values as target policy and a sum over time,
-    where this is a mean (a cosine of 0.91 at random inputs). Usual (paper, appendix;
+    where this is a mean (a cosine of 0.93 at random inputs). Usual (paper, appendix;
     the code): 32 values of `beta` from 0 to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam
     1e-4, target network copied every 1,500 updates, 1,000 in the code, otherwise those
     of R2D2.
@@ -126,7 +126,7 @@ def icm(params, apply, batch, scale=0.01):
     github.com/pathak22/noreward-rl@3e220c2, src/model.py, the same losses: its mean
     over 288 features times 144 is this sum with ½. Usual: weight of the forward model
     0.2, reward scale 0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3.
-    There the gradient of the next features is not stopped (a cosine of 0.98 at random
+    There the gradient of the next features is not stopped (a cosine of 0.99 at random
     inputs).
     """
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))

@@ -1,7 +1,8 @@
 """Losses of RL for language models: GRPO and its kin, preferences, distillation.
 
-`apply(params, inputs)` returns logits, [B, T, V]. A batch of B answers, G to each of P
-prompts, has the fields
+`apply(params, inputs)` returns hidden states, [B, T, D], and the weights of the output
+layer, [D, V], so that logits are never held; or the logits, [B, T, V]. A batch of B
+answers, G to each of P prompts, has the fields
 
     inputs            tokens that the model reads, [B, T],
     tokens            tokens that follow them, `inputs` one step later, [B, T],
@@ -23,9 +24,14 @@ import rlaxlib
 
 
 def log_probs(params, apply, batch):
-    """Return the log-probabilities of the tokens, [B, T]."""
-    logits = apply(params, batch.inputs)
-    return rlaxlib.token_log_probs(logits, batch.tokens).log_prob
+    """Return the log-probabilities of the tokens, [B, T], from logits or a head."""
+    output = apply(params, batch.inputs)
+    if not isinstance(output, tuple):
+        return rlaxlib.token_log_probs(output, batch.tokens).log_prob
+    hidden, head = output
+    inputs = hidden.reshape(-1, hidden.shape[-1]), head, batch.tokens.reshape(-1)
+    found = rlaxlib.linear_token_log_probs(*inputs)
+    return found.log_prob.reshape(batch.tokens.shape)
 
 
 def advantages(batch, baseline="mean", scale="stddev"):
@@ -153,7 +159,7 @@ def remax(params, apply, batch, kl_cost=0.05):
     https://arxiv.org/abs/2310.10505. Source: github.com/liziniu/ReMax@536ba49,
     step3_rlhf_finetuning/remax_trainer.py, a mean over tokens: this loss is as many
     times that as answers have tokens. There a token bears its own KL alone, and the
-    reward discounted by 0.99; here the KL of the answer (a cosine of 0.9997 at random
+    reward discounted by 0.99; here the KL of the answer (a cosine of 0.9999 at random
     inputs without a discount). Usual: one answer for each prompt, KL cost 0.05, Adam
     1e-6.
     """
@@ -190,9 +196,7 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
     Adam 5e-7.
     """
     mask = batch.sample_mask
-    inputs = batch.rewards.reshape(-1), batch.old_log_prob, batch.ref_log_prob
-    shaped = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, None))
-    r_t = shaped(*inputs, kl_cost, sample_mask=mask)
+    r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)
     returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))
     adv_t = rlaxlib.standardize(returns(r_t, jnp.ones_like(r_t), 0.0), mask=mask)
     policy_loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
@@ -274,23 +278,57 @@ def following(x, mask):
     return x[rlaxlib.n_step_transitions(ones, ones, 2, sample_mask=mask).indices]
 
 
+def shaped_rewards(batch, ref_log_prob, kl_cost):
+    """Return the rewards of tokens: KL penalties, and that of the answer; [B, T]."""
+    inputs = batch.rewards.reshape(-1), batch.old_log_prob, ref_log_prob
+    shaped = jax.vmap(rlaxlib.kl_shaped_rewards, (0, 0, 0, None))
+    return shaped(*inputs, kl_cost, sample_mask=batch.sample_mask)
+
+
+def token_advantages(batch, r_t, lambda_):
+    """Return advantages by GAE, with a λ of each answer or one, and returns; [B, T]."""
+
+    def one(v_tm1, r_t, lambda_, mask):
+        discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
+        inputs = v_tm1, r_t, discount_t, following(v_tm1, mask), lambda_
+        return rlaxlib.generalized_advantage_estimation(*inputs, sample_mask=mask)
+
+    v_tm1 = jnp.where(batch.sample_mask, batch.values, 0.0)
+    lambda_ = jnp.broadcast_to(lambda_, (len(v_tm1),))
+    adv_t = jax.vmap(one)(v_tm1, r_t, lambda_, batch.sample_mask)
+    return adv_t, adv_t + v_tm1
+
+
+def rlhf_ppo(params, apply, batch, kl_cost=0.05, value_cost=0.1, lambda_=0.95):
+    """PPO with values of tokens and a KL penalty in the rewards, as RLHF began.
+
+    `apply` returns values, [B, T], too, and `values` are those when the tokens were
+    sampled. Ziegler et al., 2019, https://arxiv.org/abs/1909.08593. Source:
+    github.com/openai/lm-human-preferences@cbfd210, lm_human_preferences/
+    train_policy.py, the same loss with whiten_rewards=False: answers have one length
+    there, and to whiten rewards would favour short or long ones. Usual: 4 epochs on
+    each batch of 64 answers, clips 0.2 for policy and values, KL cost 0.01 to 0.15 or
+    controlled, Adam 5e-6.
+    """
+    mask = batch.sample_mask
+    r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)
+    adv_t, target = token_advantages(batch, r_t, lambda_)
+    v = apply(params, batch.inputs)[1]
+    log_prob = log_probs(params, lambda *args: apply(*args)[0], batch)
+    loss = clipped(log_prob, batch, rlaxlib.standardize(adv_t, mask=mask), 0.2)
+    inputs = v, batch.values, target, 0.2
+    value_loss, _ = rlaxlib.ppo_value_loss(*inputs, sample_mask=mask)
+    loss = loss + value_cost * value_loss
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
+
+
 def vapo_targets(batch, alpha):
     """Return VAPO's advantages, with λ by length, and returns, with λ = 1; [B, T]."""
-
-    def one(reward, v_tm1, old_log_prob, mask):
-        v_tm1 = jnp.where(mask, v_tm1, 0.0)
-        r_t = rlaxlib.kl_shaped_rewards(
-            reward, old_log_prob, old_log_prob, 0.0, sample_mask=mask
-        )
-        discount_t = 1.0 * (jnp.cumsum(mask[::-1])[::-1] > 1)  # 0 at the last token.
-        lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, jnp.sum(mask))))
-        gae = rlaxlib.generalized_advantage_estimation
-        inputs = v_tm1, r_t, discount_t, following(v_tm1, mask)
-        adv_t, errors = (gae(*inputs, x, sample_mask=mask) for x in (lambda_, 1.0))
-        return adv_t, errors + v_tm1
-
-    rewards = batch.rewards.reshape(-1)
-    return jax.vmap(one)(rewards, batch.values, batch.old_log_prob, batch.sample_mask)
+    length = jnp.sum(batch.sample_mask, axis=1)
+    lambda_ = jnp.maximum(0.0, 1 - 1 / (alpha * jnp.maximum(1, length)))
+    r_t = shaped_rewards(batch, batch.old_log_prob, 0.0)
+    adv_t, _ = token_advantages(batch, r_t, lambda_)
+    return adv_t, token_advantages(batch, r_t, 1.0)[1]
 
 
 def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
@@ -302,7 +340,7 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     github.com/stateset/stateset-agents@ccad233,
     stateset_agents/training/vapo_trainer.py, by others, with λ of 1 - 1/(αl + 1) for l
     tokens, where this is the paper's 1 - 1/(αl), clipped values, and squares without ½:
-    a `value_cost` of 1 is its 0.5 (a cosine of 0.997 at random inputs). Usual: clips
+    a `value_cost` of 1 is its 0.5 (a cosine of 0.999 at random inputs). Usual: clips
     0.2 and 0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the
     values, which learn alone for 50 steps first.
     """
@@ -373,7 +411,7 @@ def orpo(params, apply, batch, coefficient=0.1):
     Hong et al., 2024, https://arxiv.org/abs/2403.07691. Source:
     github.com/xfactlab/orpo@208d2d6, src/orpo_trainer.py, whose likelihood is a mean
     over all tokens, of the prompt too by default, where this is a mean over answers (a
-    cosine of 0.92 at random inputs without prompts). Usual (paper; the code):
+    cosine of 0.90 at random inputs without prompts). Usual (paper; the code):
     coefficient 0.1, AdamW 8e-6, in the code 5e-6, no reference.
     """
     log_prob = (
@@ -425,14 +463,33 @@ def reward_model(params, apply, batch, centering=0.01):
 def on_policy_distillation(params, apply, batch, beta=1.0):
     """On-policy distillation (GKD): the student's answers, the teacher's logits.
 
-    The batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
-    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Source:
-    github.com/huggingface/trl@f2cd577, trl/experimental/gkd/gkd_trainer.py, the same
-    loss. Usual (paper; the code): beta 0.5 to 1, temperature 1 of the student; in the
-    code 0.5 and 0.9, and half of the answers from the data.
+    `apply` returns logits, and the batch has `teacher_logits`, [B, T, V]. With `beta=1`
+    it is the reverse KL divergence. Agarwal et al., 2023,
+    https://arxiv.org/abs/2306.13649. Source: github.com/huggingface/trl@f2cd577,
+    trl/experimental/gkd/gkd_trainer.py, the same loss. Usual (paper; the code): beta
+    0.5 to 1, temperature 1 of the student; in the code 0.5 and 0.9, and half of the
+    answers from the data.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)
     divergence = jax.vmap(jax.vmap(rlaxlib.generalized_jsd, (0, 0, None)), (0, 0, None))
     loss = divergence(apply(params, batch.inputs), teacher_logits, beta)
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
+
+
+def sampled_distillation(params, apply, batch, kl_cost=1.0):
+    """On-policy distillation by sampled tokens: the teacher scores the student's.
+
+    The advantage of a token is the teacher's log-probability minus that with which it
+    was sampled: a policy gradient of the reverse KL divergence of the next token. The
+    batch has `teacher_log_prob`, [B, T]. Lu et al., 2025,
+    https://thinkingmachines.ai/blog/on-policy-distillation. Source:
+    github.com/thinking-machines-lab/tinker-cookbook@9dfcc3a,
+    tinker_cookbook/distillation/train_on_policy.py, a sum over tokens: this loss is a
+    mean. Usual: KL cost 1, no rewards, groups of 4, LoRA with Adam 1e-4.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    adv_t = kl_cost * (batch.teacher_log_prob - batch.old_log_prob)
+    inputs = log_prob, batch.old_log_prob, adv_t, 0.0
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)

@@ -1,4 +1,4 @@
-"""Further losses of RL for language models: DPPO, MaxRL, VESPO, TOPR, KL-Cov, GDPO.
+"""Further losses of RL for language models: trust regions, baselines, entropy, pass@k.
 
 A batch of answers is that of `language.py`, which must be in the same package.
 """
@@ -29,6 +29,25 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     keep = rlaxlib.divergence_ppo_mask(*inputs, bound, bound, sample_mask=mask)
     loss, _ = rlaxlib.cispo_loss(*inputs, 1.0, max_ratio - 1, sample_mask=keep)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
+
+
+def prime_ipo(params, apply, batch, bound=0.3, kl_cost=1e-3):
+    """IPO of prime-rl: no gradient for tokens whose probability moved too far.
+
+    The region is symmetric: it does not depend on the sign of the advantage. The
+    penalty is a squared log-ratio. Prime Intellect, 2026,
+    https://github.com/PrimeIntellect-ai/prime-rl. Source:
+    github.com/PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py:
+    ipo_loss_fn, the same loss. Usual: a bound of 0.1 and KL cost 1e-3 there, 0.3 and 0
+    in later versions, AdamW 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    old_log_prob, adv_t = batch.old_log_prob, advantages(batch, scale="none")
+    near = jnp.abs(jnp.exp(log_prob) - jnp.exp(old_log_prob)) <= bound
+    inputs = log_prob, old_log_prob, adv_t, 0.0
+    loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask & near)
+    kl = rlaxlib.kl_loss(log_prob, old_log_prob, "k2", sample_mask=mask)
+    return rlaxlib.aggregate_losses(loss + 2 * kl_cost * kl, sample_mask=mask)
 
 
 def max_rl(params, apply, batch):
@@ -66,8 +85,9 @@ def vespo(params, apply, batch):
 def otb(params, apply, batch):
     """OTB: REINFORCE, with the baseline of least variance at each token.
 
-    Where one answer alone goes on, the baseline is 0. Li et al., 2026,
-    https://arxiv.org/abs/2602.07078. Source: github.com/verl-project/verl@1dda039,
+    `apply` returns logits. Where one answer alone goes on, the baseline is 0. Li et
+    al., 2026, https://arxiv.org/abs/2602.07078. Source:
+    github.com/verl-project/verl@1dda039,
     verl/trainer/ppo/core_algos.py: compute_optimal_token_baseline_advantage, the same
     advantages with its handle_zero_tail. Usual: groups of 8, on policy, Adam 1e-6.
     """
@@ -106,7 +126,7 @@ def topr(params, apply, batch):
 
     Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Source:
     github.com/alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py, by others,
-    with ratios of tokens, where these are the paper's, of answers (a cosine of 0.92 at
+    with ratios of tokens, where these are the paper's, of answers (a cosine of 0.91 at
     random inputs). Usual (paper; the code): rewards of 1 and -1, ratios in [0, 1], Adam
     1e-6.
     """
@@ -160,6 +180,42 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)
     loss = loss + kl_cost * jnp.where(chosen, distance, 0.0)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
+
+
+def clip_cov(
+    params, apply, batch, key, fraction=2e-4, minimum=1.0, maximum=5.0, epsilon=1.0
+):
+    """Clip-Cov: no gradient for a few random tokens that reduce the entropy most.
+
+    They are chosen among those whose covariance is within bounds. Cui et al., 2025,
+    https://arxiv.org/abs/2505.22617. Source:
+    github.com/PRIME-RL/Entropy-Mechanism-of-RL@8850579, verl/trainer/ppo/core_algos.py:
+    compute_policy_loss_clip_cov. There at least one token is chosen, and none that PPO
+    clips, which has no gradient anyway. Usual (there): 0.02 % of the tokens,
+    covariances of 1 to 5, clips 1, AdamW 1e-6.
+    """
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    adv_t = advantages(batch)
+    inputs = key, log_prob, adv_t, fraction, minimum, maximum
+    keep = rlaxlib.clip_cov_mask(*inputs, sample_mask=mask)
+    loss = jnp.where(keep, clipped(log_prob, batch, adv_t, epsilon), 0.0)
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
+
+
+def pass_at_k(params, apply, batch, k=4):
+    """PKPO: the gradient of pass@k, or of the best of k answers.
+
+    The rewards of a group are transformed, with the mean of the other answers as the
+    baseline. On policy: one update for each batch. Walder and Karkhanis, 2025,
+    https://arxiv.org/abs/2505.15201. Usual (paper): groups of 16, k of 4 or 8, which
+    falls to 1 late in training.
+    """
+    transform = jax.vmap(lambda rewards: rlaxlib.pass_at_k_rewards(rewards, k))
+    rewards = batch.rewards.shape[1] * transform(batch.rewards)
+    adv_t = advantages(batch._replace(rewards=rewards), "leave_one_out", "none")
+    loss = rlaxlib.reinforce_loss(log_probs(params, apply, batch), adv_t)
+    mode = "sequence_mean_token_sum"
+    return rlaxlib.aggregate_losses(loss, mode, sample_mask=batch.sample_mask)
 
 
 def gdpo(params, apply, batch, weights, epsilon=0.2):

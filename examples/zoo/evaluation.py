@@ -78,6 +78,7 @@ def policy(s):
     return jnp.broadcast_to(jnp.array([1 - RIGHT, RIGHT]), (*s.shape[:-1], A))
 
 
+@jax.jit
 def values(steps, right=RIGHT):
     """Return the exact action values of the cells for a number of steps, [8, A]."""
     reward = jnp.zeros(CELLS).at[0].set(0.3).at[-1].set(1.0)

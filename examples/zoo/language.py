@@ -7,6 +7,7 @@ known distribution, are compared with their optimum: see `tokens.closeness`.
 import jax
 import jax.numpy as jnp
 from recipes import language as recipes
+from recipes.language import log_probs
 
 from zoo import tokens
 from zoo.tokens import (
@@ -57,6 +58,13 @@ def taught(key, state, fault):
     batch = answers()(key, state, fault)
     teacher = fault.reward * tokens.logits(TEACHER, batch.inputs)
     return batch._replace(teacher_logits=teacher)
+
+
+def scored(key, state, fault):
+    """Return answers of the policy, with the log-probabilities of a teacher."""
+    batch = answers()(key, state, fault)
+    teacher = log_probs(fault.reward * TEACHER, logits, batch)
+    return batch._replace(teacher_log_prob=teacher)
 
 
 TEACHER = 4 * tokens.first(jax.random.key(1))
@@ -135,6 +143,7 @@ ENTRIES = {
     "cispo": learner("cispo", repeats=4, fails=("reward", "gradient")),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
+    "rlhf_ppo": learner("rlhf_ppo", *(valued, tokens.both), repeats=4, **SOFT),
     "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 4.0}),
     # Preferences.
     "dpo": preferring(
@@ -154,9 +163,17 @@ ENTRIES = {
     # π_ref max(0, 2 w - 1), with the win rates w. Its mean reward depends on the
     # reference: 0.68 or more at 35 seeds.
     "kto": learner("kto", halves, start=tuned, states=0.68),
-    "reward_model": preferring("reward_model", SCALE, apply=scores, measure=explained),
+    "reward_model": preferring(
+        *("reward_model", SCALE),
+        apply=scores,
+        measure=explained,
+        measured="the part of the variance of rewards that the scores explain",
+    ),
     # Distillation.
     "on_policy_distillation": learner(
         "on_policy_distillation", taught, measure=tokens.closeness(to_teacher)
+    ),
+    "sampled_distillation": learner(
+        "sampled_distillation", scored, measure=tokens.closeness(to_teacher)
     ),
 }

@@ -21,6 +21,19 @@ def learner(name, data=None, settings=None, **options):
     return entry(f"language_updates.{name}", loss, data or answers(), **options)
 
 
+def clip_cov():
+    """Return the entry of Clip-Cov, whose batches have a key."""
+
+    def data(key, state, fault):
+        return answers()(key, state, fault)._replace(key=key)
+
+    def loss(params, batch):
+        settings = {"fraction": 0.02, "minimum": 0.05, "epsilon": 0.2}
+        return recipes.clip_cov(params, logits, batch, batch.key, **settings)
+
+    return entry("language_updates.clip_cov", loss, data, repeats=4)
+
+
 def judged(low):
     """Return a function to groups of answers with rewards of 1 and `low`.
 
@@ -79,6 +92,7 @@ def mirror_descent(log_ref):
 
 ENTRIES = {
     "dppo": learner("dppo", repeats=4, fails=BOTH),
+    "prime_ipo": learner("prime_ipo", repeats=4),
     "max_rl": learner("max_rl", judged(0.0)),
     "vespo": learner("vespo", repeats=3, fails=BOTH),  # Stale experience.
     "otb": learner("otb", fails=BOTH),
@@ -91,6 +105,8 @@ ENTRIES = {
         settings={"temperature": TEMPERATURE},
     ),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
+    "clip_cov": clip_cov(),
+    "pass_at_k": learner("pass_at_k", measure=tokens.best_of(4)),
     "gdpo": learner("gdpo", several, repeats=2, settings={"weights": jnp.ones(2)}),
     "sequence_mask_tis": learner(
         "sequence_mask_tis", engine, settings={"low": 0.8, "high": 1.25}

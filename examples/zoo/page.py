@@ -1,6 +1,7 @@
-"""The page of the zoo: a curve and a row of numbers for each recipe."""
+"""The page of the zoo: a curve and a row of numbers for each algorithm."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,8 +12,9 @@ from zoo.training import FAULTS, Entry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, CURVES = DOCS / "zoo.md", DOCS / "zoo"
+FACTS = tomllib.loads((DOCS / "algorithms.toml").read_text(encoding="utf-8"))
 HEADER = """
-| Recipe | Curve | States | Worst | Median | Falls without | Seconds |
+| Algorithm | Curve | At least | Worst | Median | Falls without | Seconds |
 |---|---|---:|---:|---:|---|---:|
 """
 WORDS = {"reward": "reward", "bootstrap": "bootstrap", "gradient": "stop-gradient"}
@@ -41,7 +43,7 @@ def row(name: str, entry: Entry, curves: np.ndarray, seconds: float) -> str:
     """Return the row of a recipe."""
     reached = curves[:, -1]
     cells = [
-        f"{_link(entry.recipe)} `{name}`",
+        _link(name, entry.recipe),
         f"![Learning curve of {name}](zoo/{name}.svg)",
         *(f"{x:.2f}" for x in (entry.states, reached.min(), np.median(reached))),
         ", ".join(WORDS[each] for each in entry.fails),
@@ -59,8 +61,8 @@ def task(entry: Entry) -> str:
 def write(families: dict[str, dict[str, Entry]], rows: dict[str, str]) -> None:
     """Write new rows into the page, beside those that it has already."""
     introduction, _, tables = PAGE.read_text(encoding="utf-8").partition("\n## ")
-    found = [line for line in tables.split("\n") if "`" in line]
-    known = {re.findall("`(.+?)`", line)[0]: line for line in found} | rows
+    found = re.findall(r"^(\| .*?\(algorithms/(\w+)\.md\).*)", tables, re.M)
+    known = {name: line for line, name in found} | rows
     parts = [introduction]
     for family, entries in families.items():
         parts.append(f"\n## {_section(family)}\n")
@@ -73,20 +75,17 @@ def write(families: dict[str, dict[str, Entry]], rows: dict[str, str]) -> None:
     PAGE.write_text("".join(parts), encoding="utf-8")
 
 
-def _recipes() -> str:
-    return (DOCS / "recipes.md").read_text(encoding="utf-8")
-
-
 def _section(family: str) -> str:
-    """Return the title of the section of recipes that a file has."""
-    before = _recipes().partition(f"recipes/{family}.py")[0]
-    return re.findall("^## (.+)", before, re.M)[-1]
+    """Return the title of the section of a family."""
+    return FACTS["families"][family]
 
 
-def _link(recipe: str) -> str:
-    """Return the title of a recipe, as a link to it."""
-    file, first = re.match(r"(\w+)\.(\w+)", recipe).groups()
-    before = re.split(rf"recipes/{file}\.py\n:pyobject: {first}\n", _recipes())[0]
-    title = re.findall("^### (.+)", before, re.M)[-1]
-    slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-    return f"[{title}](recipes.md#{slug})"
+def _link(name: str, recipe: str) -> str:
+    """Return the title of an algorithm, as a link to its page, and its functions."""
+    known = {}
+    for file in FACTS["algorithms"].values():
+        known |= file
+    title = known.get(name, {"title": name})["title"].partition(":")[0]
+    functions = [each.rpartition(".")[2] for each in recipe.split(", ")]
+    listed = ", ".join(f"`{each}`" for each in functions)
+    return f"[{title}](algorithms/{name}.md) {listed}"

@@ -84,6 +84,7 @@ def off_policy(key, x, fault):
     return to, step
 
 
+@jax.jit
 def error(values, true):
     return -jnp.sqrt(jnp.mean(jnp.square(values - true)))
 

@@ -18,7 +18,7 @@ from zoo.training import Entry, Run, begin, descend
 
 P, T, V = 3, 4, 6  # Prompts, tokens of an answer, and tokens in all.
 TARGETS = jnp.array([[3, 0, -1, -1], [1, 4, 0, -1], [5, 2, 2, 0]])
-ABOUT = "Tokens: 3 prompts with answers of 2 to 4 tokens, rewarded for each right one"
+ABOUT = "Tokens: 3 prompts with answers of 2 to 4 tokens"
 RANDOM, TUNED = 0.14, 0.43  # Rewards of `first` and `tuned` with logits without noise.
 UPDATES = 1200
 OPTIMIZER = optax.adam(optax.linear_schedule(0.05, 0.0, UPDATES))
@@ -41,6 +41,8 @@ class Answers(NamedTuple):
     teacher_logits: Any = None
     all_rewards: Any = None
     sampler_log_prob: Any = None
+    teacher_log_prob: Any = None
+    key: Any = None
 
 
 class Pairs(NamedTuple):
@@ -106,6 +108,7 @@ def logged(answers, old, ref):
     return answers._replace(old_log_prob=old, ref_log_prob=ref)
 
 
+@jax.jit
 def reward(answers):
     """Return the fraction of the target that each answer has, [B]."""
     target = TARGETS[answers.inputs[:, 0] - V]
@@ -169,6 +172,26 @@ def closeness(optimum):
 def regularised(beta, utility=lambda log_ref: REWARDS):
     """Return the optimum of E[u] - β KL(π ‖ π_ref), π_ref exp(u/β), for `closeness`."""
     return closeness(lambda log_ref: log_ref + utility(log_ref) / beta)
+
+
+def best_of(k):
+    """Return a function of the reference to a measure: the best reward of k answers.
+
+    It is 0 for the reference, and 1 if the best answer is always among them.
+    """
+    order = jnp.argsort(REWARDS, axis=1)
+    rewards = jnp.take_along_axis(REWARDS, order, axis=1)
+
+    def expected(table):
+        probs = jnp.take_along_axis(jnp.exp(distribution(table)), order, axis=1)
+        below = jnp.cumsum(probs, axis=1) ** k  # That none is better.
+        return jnp.mean(jnp.sum(rewards * jnp.diff(below, axis=1, prepend=0.0), axis=1))
+
+    def start(ref):
+        least = expected(ref)
+        return lambda table: (expected(table) - least) / (1 - least)
+
+    return start
 
 
 def least(log_ref, gradient):
@@ -254,7 +277,8 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
             the reference.
         measure: Function of the reference to one of the policy, both tables.
         options: `repeats`, the updates for each batch; `period`, the updates from one
-            reference to the next; `start`, the first table; and fields of the entry.
+            reference to the next; `start`, the first table; `measured`, what `measure`
+            is; and fields of the entry.
     """
     repeats, period = options.pop("repeats", 1), options.pop("period", NEVER)
     start = options.pop("start", first)
@@ -276,7 +300,11 @@ def entry(recipe, loss, data, measure=mean_reward, **options):
         return Run(state, update, keys, lambda state: measured(state.params))
 
     random, states = 0.0, 0.9
+    measured = "how far the policy is on the way from its reference to the optimum"
     if measure is mean_reward:
         random, states = {first: RANDOM, tuned: TUNED}[start], 0.95
+        policy = {first: "a random policy", tuned: "a tuned policy"}[start]
+        measured = f"the share of right tokens, at first that of {policy}"
+    about = f"{ABOUT}; measured is {options.pop('measured', measured)}"
     options = {"states": states, "fails": ("reward",)} | options
-    return Entry(recipe, run, ABOUT, random=random, best=1.0, **options)
+    return Entry(recipe, run, about, random=random, best=1.0, **options)

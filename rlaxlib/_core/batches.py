@@ -50,6 +50,11 @@ class Call(NamedTuple):
         sizes: Sizes = {n: x for n, x in self.given.items() if type(x) is int}
         return not binding.fit(self.wanted, shapes, sizes).misfit
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether an argument is missing."""
+        return not self.given.keys() >= {*self.positional}
+
     def is_set(self, name: str) -> bool:
         """Return whether an argument is not its default, as far as can be seen."""
         defaults = self.defaults
@@ -75,7 +80,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
 
     There are none if the arguments are no batch, or may be read in several ways.
     """
-    if not call.name:  # Of arrays that are no arguments.
+    if not call.name or call.is_partial:  # Of arrays that are no arguments.
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
     is_timed = any(map(_is_time, every))

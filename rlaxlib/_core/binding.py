@@ -14,9 +14,9 @@ from jax.core import Tracer
 
 from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
 
-# Of an array: shape, dtype, whether it promotes weakly, and whether it is on the host.
-# Of all else `()`, the Python type, True, and True.
-Type = tuple[Shape, Any, bool, bool]
+# Of an array: shape, dtype, and whether it is on the host; of all else `()`, the Python
+# type, and True.
+Type = tuple[Shape, Any, bool]
 
 # Of each kind: the dtypes of arrays, the types of Python scalars, and a description.
 KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
@@ -59,11 +59,11 @@ def type_of(value: Any) -> Type:
     """Return the type of an argument."""
     is_array, is_host = _where(cast(Any, type(value)))
     if is_array:
-        return value.shape, value.dtype, getattr(value, "weak_type", False), is_host
+        return value.shape, value.dtype, is_host
     for scalar in (bool, int, float):
         if isinstance(value, scalar):
-            return (), scalar, True, True
-    return (), cast(Any, type(value)), True, True
+            return (), scalar, True
+    return (), cast(Any, type(value)), True
 
 
 @functools.lru_cache(maxsize=1024)
@@ -89,7 +89,7 @@ def is_in_jax(dtype: Any) -> bool:
 
 def has_kind(type_: Type, spec: Spec) -> bool:
     """Return whether a spec takes a value of a type, apart from its shape."""
-    shape, dtype, *_ = type_
+    shape, dtype, _ = type_
     arrays, scalars, _ = KINDS[spec.kind]
     if isinstance(dtype, type):
         is_none = spec.optional and dtype is type(None)
@@ -146,7 +146,7 @@ def fit(wanted: Mapping[str, Spec], shapes: Mapping[str, Shape], sizes: Sizes) -
 
 def own_shape(type_: Type, kind: str) -> Shape:
     """Return a shape without the last axis of a legacy key, which holds its words."""
-    shape, dtype, *_ = type_
+    shape, dtype, _ = type_
     return shape[:-1] if kind == "Key" and dtype == jnp.uint32 else shape
 
 

@@ -16,8 +16,12 @@ from jax import Array
 
 def raised(x: Array) -> Array:
     """Return an array of half precision in float32, and all others as they are."""
-    is_half = is_float(x) and x.dtype.itemsize < 4
-    return x.astype(jnp.float32) if is_half else x
+    return x.astype(jnp.float32) if is_half(x) else x
+
+
+def is_half(x: Any) -> bool:
+    """Return whether a value is an array of floats of half precision, or less."""
+    return is_float(x) and x.dtype.itemsize < 4
 
 
 def like(new: Any, old: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -94,7 +95,7 @@ def describe(value: Any) -> str:
     kind = cast(Any, type(value))
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
-    shape, dtype, *_ = binding.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):
@@ -142,6 +143,14 @@ def wrong_type(path: str, wanted: Any, call: Call) -> ArgumentError:
     name = specs.argument_of(path)
     kind = getattr(wanted, "__name__", "tuple")
     others = [n for n, x in call.given.items() if type(x).__name__ == kind]
+    others = others if path == name else []
     hint = f": `{others[0]}` is one, the order is ({call.order})" if others else ""
-    found = describe(call.given[name])
+    found = describe(_at(path, call.given[name]))
     return problem(f"`{path}` is {found}, must be a `{kind}`{hint}")
+
+
+def _at(path: str, value: Any) -> Any:
+    """Return the part of an argument at a path such as `constraints[0]`."""
+    for field, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = getattr(value, field) if field else value[int(place)]
+    return value

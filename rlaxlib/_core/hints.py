@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import batches, binding
+from rlaxlib._core import batches, binding, specs
 from rlaxlib._core.batches import Call, Shapes
 from rlaxlib._core.specs import Interval, Shape, is_many
 
@@ -59,9 +59,16 @@ def hint(name: str, call: Call) -> list[str]:
     if name not in passed:
         return []
     if wrong := call.wrong():
-        way = _conversion(name, call)
-        swapped = [] if way and len(wrong) == 1 else _search(call, _exchanges(call))
-        return swapped or [way] * bool(way)
+        way, value = _conversion(name, call), call.given[name]
+        shapes = call.shapes() | {n: _shape(call.given[n]) for n in wrong}
+        whole = _search(call, [Change((name,), way, dict.fromkeys(_TIME, shapes))])
+        if way and whole and len(wrong) == 1:
+            return [way]
+        # A conversion after which the array does not fit was not meant.
+        alone = call._replace(wanted={name: spec}).fits({name: shapes[name]})
+        is_sure = is_foreign(value) or not way.startswith("Convert")
+        is_likely = way and (whole or alone or is_sure)
+        return _search(call, _exchanges(call)) or [way] * bool(is_likely)
     is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 
@@ -94,7 +101,15 @@ def _exchanges(call: Call) -> Iterator[Change]:
             text = f"`{one}` and `{other}` fit if they are exchanged: the order is "
             # By shapes alone, an exchange in a batch is too uncertain.
             after = dict.fromkeys(_TIME if wrong else [""], new.shapes())
-            yield Change((one, other), f"{text}({call.order}).", after)
+            yield Change((one, other), f"{text}({_order(one, other, call)}).", after)
+
+
+def _order(one: str, other: str, call: Call) -> str:
+    """Return the order of arguments, or that of the fields of a state."""
+    root = specs.argument_of(one)
+    if root not in (one, other) and root == specs.argument_of(other):
+        return ", ".join(specs.fields(cast(Any, type(call.given[root]))))
+    return call.order
 
 
 def _changes(call: Call) -> Iterator[Change]:
@@ -153,6 +168,13 @@ def _alternatives(
 # --- Types and dtypes. ---
 
 
+def _shape(value: Any) -> Shape:
+    """Return the shape of a value once it is an array."""
+    if type(value) not in (list, tuple):
+        return tuple(getattr(value, "shape", ()))
+    return (len(value), *_shape(next(iter(value), None)))
+
+
 def is_foreign(value: Any) -> bool:
     """Return whether a value holds an array that JAX does not read."""
     dtype = binding.type_of(value)[1]
@@ -186,7 +208,7 @@ def _conversion(name: str, call: Call) -> str:
             return ""
         if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
-    shape, dtype, *_ = binding.type_of(value)
+    shape, dtype, _ = binding.type_of(value)
     if "discount" in name and dtype in (bool, np.bool_):
         return f"`{name}` is the discount γ times `1 - terminated`."
     if isinstance(dtype, type):

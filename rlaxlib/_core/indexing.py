@@ -1,4 +1,4 @@
-"""Indexing that gives NaN where an index is out of range."""
+"""Indexing that gives NaN where an index is out of range, which hides no mistake."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def pick(values: Array, indices: Array) -> Array:
         indices: Index of each entry, `[...]`.
 
     Returns:
-        The entries, `[...]`, NaN where an index is negative or too large. NumPy's
-        indexing would return another entry, which hides a mistake.
+        The entries, `[...]`, NaN where an index is negative or too large.
     """
     last = values.ndim - 1
     if jax.typeof(values).sharding.spec[last] is not None:
@@ -40,16 +39,7 @@ def pick(values: Array, indices: Array) -> Array:
 
 
 def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
-    """Return the slice at an index of an axis.
-
-    Args:
-        values: Values, with any axes.
-        index: Index of the slice, `[]`.
-        axis: The axis that it indexes.
-
-    Returns:
-        The slice, without that axis, NaN if the index is negative or too large.
-    """
+    """Return the slice at an index of an axis, NaN if it is out of range."""
     # A sum compiles faster than a gather, whose transpose is a scatter.
     return sum_at(values, index, axis)
 
@@ -66,32 +56,8 @@ def best(x: Array, axis: int = -1) -> Array:
     """Return the index of the largest value, or -1 if a value is NaN.
 
     At -1, `pick` and `pick_slice` give NaN; `jnp.argmax` returns the index of NaN.
-
-    Args:
-        x: Values, `[..., A]`.
-        axis: Axis to reduce.
-
-    Returns:
-        Indices, without that axis.
     """
     return jnp.where(jnp.any(jnp.isnan(x), axis), -1, jnp.argmax(x, axis))
-
-
-def nan_outside(x: Array, index: Array, size: int) -> Array:
-    """Return `x`, or NaN if an index is outside [0, size).
-
-    XLA may reduce values that are all NaN to minus infinity, so what was picked at the
-    index does not suffice.
-
-    Args:
-        x: Any floats, `[]`.
-        index: Index, of any integer dtype, `[]`.
-        size: Number of entries, which a narrow dtype may not hold.
-
-    Returns:
-        The floats or NaN, `[]`.
-    """
-    return jnp.where(is_inside(index, size), x, jnp.nan)
 
 
 def is_inside(indices: Array, size: int) -> Array:

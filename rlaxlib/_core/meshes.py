@@ -1,7 +1,8 @@
 """Operations that JAX cannot map or differentiate on a mesh of explicit axes.
 
-Each function names its plain form, which no JAX up to 0.10.2 runs there unless users
-call `jax.set_mesh`. `tests/core/test_meshes.py` fails for each that a later one runs.
+Each function names its plain form, which JAX does not run there unless users call
+`jax.set_mesh`; that of `search` it runs from 0.12 on, and of the others up to 0.12.0.1
+none. `tests/core/test_meshes.py` fails for each that a later version runs.
 """
 
 from __future__ import annotations

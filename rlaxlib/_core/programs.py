@@ -37,22 +37,20 @@ class Leaf:
     type: Type
 
 
-class Casts(NamedTuple):
-    """Conversions of the leaves of arguments, which follow from shapes and dtypes.
-
-    They name no dtype of a result, since what dtypes promote to is a setting of JAX.
+class Roles(NamedTuple):
+    """The roles of leaves of arguments, by their places, and their structure.
 
     Attributes:
-        half: Places of leaves to raise from half precision to float32.
-        reals: Places of leaves to convert to the dtype of the other floats.
-        floats: The dtypes of floats, if one of them is converted.
-        masked: Places of leaves to set to 0 at ignored steps.
+        data: Floats whose dtype the result has.
+        kept: Floats of states and pytrees, which keep their dtypes.
+        states: Floats of states.
+        masked: Arrays to set to 0 at ignored steps.
         structure: The arguments as a pytree.
     """
 
-    half: tuple[int, ...]
-    reals: tuple[int, ...]
-    floats: tuple[Any, ...]
+    data: tuple[int, ...]
+    kept: tuple[int, ...]
+    states: tuple[int, ...]
     masked: tuple[int, ...]
     structure: Any
 
@@ -80,42 +78,27 @@ class Program:
         self.steps, self.wide = steps, wide
 
         def body(*args: Any) -> Any:
-            return self._body(*args)
+            return self.body(*args)
 
         body.__name__ = function.__name__  # Profilers show it.
         jit = cast(Any, jax.jit)
         self.compiled = jit(body, static_argnums=(0, 1), inline=True)
 
-    def run(
-        self,
-        static: tuple[tuple[str, Any], ...],
-        casts: Casts,
-        leaves: list[Any],
-        others: Arguments,
-        is_compiled: bool,
-    ) -> Any:
+    def body(self, static: Any, roles: Roles, leaves: Any, others: Arguments) -> Any:
         """Convert the arguments, run the function, and cast its result.
 
         Args:
             static: Names and values of arguments for which a program is compiled.
-            casts: Conversions of leaves.
+            roles: The roles of leaves.
             leaves: Leaves of arguments that are or contain arrays.
             others: Arguments to take as they are.
-            is_compiled: Whether to compile the function.
         """
-        run = self.compiled if is_compiled else self._body
-        with _mesh_of(leaves + jax.tree.leaves(others)):
-            return run(static, casts, leaves, others)
-
-    def _body(self, static: Any, casts: Casts, leaves: Any, others: Arguments) -> Any:
-        given = casts.structure.unflatten(leaves)
+        arrays = [x if isinstance(x, Array) else _array(x) for x in leaves]
+        given = roles.structure.unflatten(arrays)
         mask = given.get("sample_mask")
-        mask = None if mask is None else _array(mask)
-        floats = [jax.dtypes.canonicalize_dtype(x) for x in casts.floats]
-        converted = casts.structure.unflatten(_convert(casts, leaves, floats, mask))
+        real, dtype = _dtypes(roles, arrays)
+        converted = roles.structure.unflatten(_convert(roles, arrays, real, mask))
         result = self.function(**dict(static), **others, **converted)
-        is_narrow = casts.half and floats and not self.wide
-        dtype = jnp.result_type(*floats) if is_narrow else None
 
         def finish(hint: Any, value: Any) -> Any:
             spec = specs.read(hint)
@@ -127,8 +110,9 @@ class Program:
                 return _rebuild(value, [finish(y, x) for _, y, x in parts])
             if mask is not None and spec and self._is_masked(value, spec, mask):
                 value = streams.valid(value, mask)
-            to = functools.partial(dtypes.cast, dtype=dtype)
-            return value if dtype is None else jax.tree.map(to, value)
+            if self.wide or dtype is None:
+                return value
+            return jax.tree.map(functools.partial(dtypes.cast, dtype=dtype), value)
 
         return finish(self.result, result)
 
@@ -143,24 +127,35 @@ class Program:
         return value.shape[: mask.ndim] == mask.shape
 
 
-def _convert(
-    casts: Casts, leaves: Sequence[Any], floats: list[Any], mask: Array | None
-) -> list[Any]:
-    """Return leaves as JAX arrays, with conversions and 0 at ignored steps."""
-    full = [x for x in floats if x.itemsize >= 4]
-    real = jnp.result_type(*(full or ([jnp.float32] if casts.half else [float])))
+def _dtypes(roles: Roles, arrays: list[Array]) -> tuple[Any, Any]:
+    """Return the dtype of numbers that become floats, and that of a result to cast."""
+    is_half = any(dtypes.is_half(arrays[place]) for place in roles.data + roles.kept)
+    data = [arrays[place] for place in roles.data]
+    floats = [x.dtype for x in data if dtypes.is_float(x) and not x.weak_type]
+    full = [dtype for dtype in floats if dtype.itemsize >= 4]
+    real = jnp.result_type(*(full or ([jnp.float32] if is_half else [float])))
+    return real, jnp.result_type(*floats) if is_half and floats else None
 
-    def convert(place: int, x: Any) -> Array:
-        x = x if isinstance(x, Array) else _array(x)
-        if place in casts.half:
-            x = x.astype(jnp.float32)
-        if place in casts.reals:
-            x = x.astype(real)
-        if mask is None or place not in casts.masked:
+
+def _convert(
+    roles: Roles, arrays: list[Array], real: Any, mask: Array | None
+) -> list[Array]:
+    """Return arrays with conversions, and 0 at ignored steps.
+
+    Integers given as real numbers, and numbers in a state of defaults, become floats of
+    the dtype of the data.
+    """
+
+    def convert(place: int, x: Array) -> Array:
+        if place in roles.data + roles.kept:
+            is_default = place in roles.states and x.weak_type
+            is_real = dtypes.is_float(x) and not is_default
+            x = dtypes.raised(x) if is_real else x.astype(real)
+        if mask is None or place not in roles.masked:
             return x
         return streams.valid(x, streams.resized(mask, x))
 
-    return [convert(*each) for each in enumerate(leaves)]
+    return [convert(*each) for each in enumerate(arrays)]
 
 
 def _rebuild(value: Any, new: list[Any]) -> Any:
@@ -172,7 +167,7 @@ def _rebuild(value: Any, new: list[Any]) -> Any:
     return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
 
-def _mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     """Set the mesh of explicit axes over which traced arguments are shared.
 
     Without it, JAX cannot batch a loop or a nested program whose first values are

@@ -37,5 +37,15 @@ def bounded_log_ratio(log_prob: Array, old_log_prob: Array) -> tuple[Array, Arra
 
 
 def k3(x: Array) -> Array:
-    """Return `e^x - 1 - x`, an estimate of a KL divergence from log-ratios."""
-    return jnp.expm1(x) - jnp.minimum(x, 1e30)  # Not the difference of infinities.
+    """Return `e^x - 1 - x`, an estimate of a KL divergence from log-ratios.
+
+    The difference would lose 3e-4 at a log-ratio of 1e-3, as between a sampler and a
+    learner, and its gradient 1e-3 at 1e-5.
+    """
+    near = jnp.abs(x) < 0.02
+    small = jnp.where(near, x, 0)
+    series = jnp.ones_like(x)
+    for n in range(7, 2, -1):
+        series = 1 + small / n * series
+    far = jnp.expm1(x) - jnp.minimum(x, 1e30)  # Not the difference of infinities.
+    return jnp.where(near, 0.5 * small * small * series, far)

@@ -2,7 +2,9 @@
 
 The value of step :math:`t` follows from that of step :math:`t + 1`,
 
-.. math:: y_t = b_t + a_t y_{t+1}.
+::
+
+    y_t = b_t + a_t y_{t+1}.
 
 λ-returns, generalised advantages, importance-corrected TD errors, Retrace and V-trace
 differ only in :math:`b` and :math:`a`. They all call this module, so there is one loop
@@ -40,8 +42,8 @@ def backward(
     """Solve :math:`y_t = b_t + a_t y_{t+1}` for all steps, from :math:`y_T`.
 
     Args:
-        b: Offsets :math:`b_t`, shape `[T]`.
-        a: Factors :math:`a_t`, shape `[T]`.
+        b: Offsets, shape `[T]`.
+        a: Factors, shape `[T]`.
         final: Value :math:`y_T`, shape `[]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`. There
             :math:`y_t = b_t`, whatever follows.
@@ -68,14 +70,11 @@ def backward_window(
     :math:`T - 1` near the end, and starts from a final value of its own.
 
     Args:
-        b: Offsets :math:`b_t`, shape `[T]`.
-        a: Factors :math:`a_t`, shape `[T]`.
+        b: Offsets, shape `[T]`.
+        a: Factors, shape `[T]`.
         final: Value at the far end of each step's window, shape `[T]`.
         length: Number of steps in a window, from 1 to `T`.
         end: True where nothing that follows a step counts, shape `[T]`.
-
-    Returns:
-        Value at the near end of each step's window, shape `[T]`.
     """
     steps = final.shape[0]
     # Steps beyond the end return the value that they are given.

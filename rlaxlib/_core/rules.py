@@ -7,8 +7,9 @@ device are never read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import jax
 import numpy as np
 from jax import Array
 from jax.core import Tracer
@@ -22,11 +23,20 @@ _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     int: ((int, np.integer), "a Python integer"),
     int | Sequence[int]: ((int, Sequence), "an integer, or several"),
 }
+
+
+def _is_cut(x: Any) -> Any:
+    """Return which integers JAX would change."""
+    x = np.asarray(x)
+    return x != x.astype(jax.dtypes.canonicalize_dtype(x.dtype))
+
+
 # Rules other than intervals: which values break them, and what they must be.
 _OTHERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "in {0, 1}": (lambda x: (x != 0) & (x != 1), "be 0 or 1"),
     "ascending": (lambda x: np.append(False, ~(x[:-1] <= x[1:])), "not decrease"),
     "increasing": (lambda x: np.append(False, ~(x[:-1] < x[1:])), "increase"),
+    "narrow": (_is_cut, "fit into 32 bits: set `jax_enable_x64`"),
 }
 
 
@@ -38,7 +48,7 @@ def check(
     given: Mapping[str, Any],
     sample_mask: Any = None,
 ) -> None:
-    """Check a value against the rules of its spec.
+    """Check a value against the rules of its spec, and that its dtype can hold it.
 
     Args:
         name: The name of the argument.
@@ -54,7 +64,8 @@ def check(
     x, mask = _concrete(value), _concrete(sample_mask)
     if x is None or (mask is None and sample_mask is not None):
         return
-    for rule in spec.rules:
+    dtype = getattr(x, "dtype", cast(Any, type(x)))
+    for rule in spec.rules + ("narrow",) * is_wide(dtype, spec):
         is_wrong = _breaks(x, rule, sizes, given)
         if mask is not None:
             is_wrong = is_wrong & _steps(mask, is_wrong)
@@ -62,6 +73,15 @@ def check(
             first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
             must = _must(rule, sizes, given)
             raise problem(f"`{name}` is {first}, must {must}")
+
+
+def is_wide(dtype: Any, spec: Spec) -> bool:
+    """Return whether integers have 64 bits: JAX narrows most to 32, and they wrap.
+
+    A Python integer in place of a float becomes one.
+    """
+    is_whole = dtype is int and spec.kind not in ("Float", "Real")
+    return is_whole or dtype in (np.int64, np.uint64)
 
 
 def _breaks(

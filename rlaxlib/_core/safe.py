@@ -18,14 +18,8 @@ from jax.typing import ArrayLike
 def product(weight: ArrayLike, x: Array) -> Array:
     """Return `weight * x`, which is 0 where the weight is 0, whatever `x` is.
 
-    Args:
-        weight: Weights such as a coefficient, a mask of floats or a discount.
-        x: Values, of a shape that broadcasts with that of the weights. Infinite or NaN
-            ones count as 0 where the weight is 0, since `0 * inf` would be NaN.
-
-    Returns:
-        The product. The gradient of a weight of 0 is `x`, or 0 where it is infinite or
-        NaN.
+    Infinite or NaN values count as 0 there, since `0 * inf` would be NaN. The gradient
+    of a weight of 0 is `x`, or 0 where it is infinite or NaN.
     """
     return without(weight, x) * weight
 
@@ -48,53 +42,39 @@ def divide(x: ArrayLike, y: Array, otherwise: ArrayLike = 0.0) -> Array:
 def asymmetric(u: Array, tau: ArrayLike, loss: Callable[[Array], Array]) -> Array:
     """Return `|tau - 1{u < 0}| loss(u)`, 0 where the weight is 0, whatever `u` is.
 
-    Args:
-        u: Errors: targets minus predictions.
-        tau: Weight of positive errors, in [0, 1]; that of negative ones is `1 - tau`.
-        loss: Loss of an error: its square for expectiles, its magnitude for quantiles.
-
-    Returns:
-        Losses, of the shape to which `u` and `tau` broadcast.
+    The errors are targets minus predictions. The loss of an error is its square for
+    expectiles, and its magnitude for quantiles.
     """
     weight = with_nan(jnp.where(u < 0, 1 - tau, tau), u)
     return weight * loss(without(weight, u))
 
 
 def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
-    """Return `∑_i p_i x_i` over an axis; a probability of 0 adds nothing.
-
-    Args:
-        probs: Probabilities or weights.
-        x: Values. Infinite or NaN ones count as 0 at a probability of 0.
-        axis: Axis to sum over.
-
-    Returns:
-        The sums, without that axis.
-    """
+    """Return `∑_i p_i x_i` over an axis; a probability of 0 adds nothing."""
     return dot(probs, without(probs, x), axis)
 
 
 def dot(x: Array, y: Array, axis: int = -1) -> Array:
-    """Return `∑_i x_i y_i` over an axis.
+    """Return `∑_i x_i y_i` over an axis, of arrays that broadcast.
 
     On a CPU, XLA of jaxlib 0.10.2 computes `-jnp.sum(x * y, -1)` wrongly if a large
     batch shares one factor; 0.7.0, 0.9.2, 0.10.0, 0.10.1, 0.11.0 and 0.12.0.1 are
     right. `tests/shared_product.py` is the smallest program. A `jnp.vecdot` is right
     too, but does not run over all shardings of a mesh of explicit axes.
-
-    Args:
-        x: An array.
-        y: An array whose shape broadcasts with that of `x`.
-        axis: Axis to sum over.
-
-    Returns:
-        The sums, without that axis.
     """
     terms = x * y
     info = cast(Any, jnp.finfo(terms.dtype))
     # It changes no value, but keeps XLA from fusing the product with the sum.
     terms = jax.lax.reduce_precision(terms, info.nexp, info.nmant)
     return jnp.sum(terms, axis)
+
+
+def absolute(x: Array) -> Array:
+    """Return the magnitude, with a derivative of 0 at 0, where that of JAX is 1.
+
+    By that, equal samples would all move in one direction.
+    """
+    return jnp.where(x == 0, 0, jnp.abs(x))
 
 
 def sqrt(x: Array) -> Array:
@@ -137,36 +117,22 @@ def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
 
 
 def largest(x: Array, axis: int | None = None) -> Array:
-    """Return the maximum, NaN if an entry is NaN.
+    """Return the maximum over an axis, or over all, NaN if an entry is NaN.
 
     On a CPU, XLA of jaxlib 0.10.2 ignores NaN in a maximum of a few thousand entries.
-
-    Args:
-        x: Values, of any shape.
-        axis: Axis to reduce, or None for all.
-
-    Returns:
-        The maximum, without the reduced axes.
     """
     return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.max(x, axis))
 
 
 def smallest(x: Array, axis: int | None = None) -> Array:
-    """Return the minimum, NaN if an entry is NaN; as `largest`."""
+    """Return the minimum as `largest` does the maximum."""
     return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.min(x, axis))
 
 
 def with_nan(x: Array, *causes: ArrayLike) -> Array:
-    """Return a result of comparisons, which is NaN where a compared value is NaN.
+    """Return a result of comparisons, NaN where a value that was compared is NaN.
 
     A comparison with NaN is false, and `argmax` and `sort` rank NaN highest.
-
-    Args:
-        x: The result, of any shape.
-        *causes: Values that were compared, of shapes that broadcast to that of `x`.
-
-    Returns:
-        The result.
     """
     for cause in causes:
         x = jnp.where(jnp.isnan(cause), jnp.nan, x)

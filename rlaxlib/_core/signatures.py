@@ -40,13 +40,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
-import jax.numpy as jnp
 
 from rlaxlib._core import binding, errors, functions, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.programs import FLOATS, Casts, Leaf
+from rlaxlib._core.programs import FLOATS, Leaf, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
@@ -103,14 +102,14 @@ class Fitted(NamedTuple):
 
     Attributes:
         bound: Axes of arrays and their sizes, and what does not fit.
-        casts: The conversions of leaves.
-        ruled: Path, place and spec of values on the host with rules, and whether the
+        roles: The roles of leaves.
+        ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
         whole: The places of Python integers that are floats.
     """
 
     bound: Bound
-    casts: Casts
+    roles: Roles
     ruled: list[tuple[str, int, Spec, bool]]
     whole: list[int]
 
@@ -196,7 +195,7 @@ class Plan:
         if len(given) < len(self.names):  # A wrong argument explains more.
             raise errors.unbound(self.function, self.name(given), args, kwargs)
         try:
-            return self._run(given, static, leaves, fitted.casts)
+            return self._run(given, static, leaves, fitted.roles)
         except ArgumentError as error:
             errors.named(error, self.name(given))
             if self.functions or not self.compiled:
@@ -285,45 +284,31 @@ class Plan:
                 rules.check(name, value, self.specs[name], bound.sizes, constants)
         fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
         masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
-        at_mask = tuple(fits[n][1].place for n in masked)
-        casts = Casts(*self._conversions(fits), at_mask, structure)
+        roles = self._roles(fits, masked, structure)
         ruled = [
             (n, leaf.place, spec, n in masked)
             for n, (spec, leaf) in fits.items()
-            if spec.rules and leaf.type[3]
+            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[2]
         ]
         whole = [
             leaf.place
             for spec, leaf in fits.values()
             if spec.kind in FLOATS and leaf.type[1] is int
         ]
-        return Fitted(bound, casts, ruled, whole)
+        return Fitted(bound, roles, ruled, whole)
 
-    def _conversions(
-        self, fits: dict[str, tuple[Spec, Leaf]]
-    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
-        """Return the places of half precision and of other reals, and the dtypes.
-
-        Numbers in a state of defaults, and integers given as real numbers, become
-        floats of the dtype of the data, which states and pytrees do not determine. A
-        function of the user gets pytrees in their own dtypes.
-        """
-        half: list[int] = []
-        reals: list[int] = []
-        floats: list[Any] = []
-        for path, (spec, leaf) in fits.items():
-            _, dtype, is_weak, _ = leaf.type
-            is_state = specs.argument_of(path) in self.states
-            is_float = isinstance(dtype, type) or jnp.issubdtype(dtype, jnp.floating)
-            is_kept = is_weak and is_float and not is_state
-            if spec.kind not in FLOATS or is_kept or (spec.is_tree and self.callables):
-                continue
-            if is_weak or not is_float:
-                reals.append(leaf.place)
-            else:
-                half += [leaf.place] if dtype.itemsize < 4 else []
-                floats += [] if is_state or spec.is_tree else [dtype]
-        return tuple(half), tuple(reals), tuple(floats if half or reals else [])
+    def _roles(
+        self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
+    ) -> Roles:
+        """Return the roles of leaves. Functions of the user get pytrees as they are."""
+        floats = {n: x for n, x in fits.items() if x[0].kind in FLOATS}
+        states = [n for n in floats if specs.argument_of(n) in self.states]
+        trees = [n for n, (spec, _) in floats.items() if spec.is_tree]
+        data = [n for n in floats if n not in states and n not in trees]
+        kept = states if self.callables else states + trees
+        names = data, kept, states, masked
+        places = [tuple(fits[n][1].place for n in each) for each in names]
+        return Roles(*places, structure)
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
@@ -351,7 +336,7 @@ class Plan:
         return places
 
     def _run(
-        self, given: Arguments, static: Arguments, leaves: list[Any], casts: Casts
+        self, given: Arguments, static: Arguments, leaves: list[Any], roles: Roles
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
@@ -367,7 +352,9 @@ class Plan:
             for n, x in given.items()
             if n not in self.checked and n not in self.bare
         }
-        return self.program.run(known, casts, leaves, others, is_ours)
+        run = self.program.compiled if is_ours else self.program.body
+        with programs.mesh_of(leaves + jax.tree.leaves(others)):
+            return run(known, roles, leaves, others)
 
 
 def _type(part: Any) -> Type:

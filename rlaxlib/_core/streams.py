@@ -19,15 +19,10 @@ from jax import Array
 
 
 def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
-    """Return which valid steps are the last of their segments.
+    """Return which valid steps are the last of their segments, `[T]`.
 
-    Args:
-        truncated_t: True where the stream is cut after a step, `[T]`, or None.
-        sample_mask: False for time steps to ignore, `[T]`, or None.
-
-    Returns:
-        A bool for each step, `[T]`, false at invalid steps; or None if both masks are
-        None. Without `sample_mask` it is `truncated_t`, also at the last step.
+    It is false at invalid steps, and None if both masks are None. Without
+    `sample_mask` it is `truncated_t`, also at the last step.
     """
     if sample_mask is None:
         return truncated_t
@@ -41,15 +36,9 @@ def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
 def cut_traces(
     trace: Array, truncated_t: Array | None, sample_mask: Array | None
 ) -> Array:
-    """Return a trace for each step, 0 where a segment ends.
+    """Return a trace such as λ, `[T]` or `[]`, for each step, 0 where a segment ends.
 
-    Args:
-        trace: Trace such as λ, `[T]` or `[]`.
-        truncated_t: As for `ends`.
-        sample_mask: As for `ends`.
-
-    Returns:
-        The trace, `[T]`, or unchanged if both masks are None.
+    It is unchanged if both masks are None.
     """
     end = ends(truncated_t, sample_mask)
     return trace if end is None else jnp.where(end, 0, trace)
@@ -66,16 +55,7 @@ def next_valid(sample_mask: Array) -> Array:
 def at_next_valid(
     x: Array, truncated_t: Array | None, sample_mask: Array | None
 ) -> Array:
-    """Return `x` at the next valid step after each step, and 0 where a segment ends.
-
-    Args:
-        x: Values, `[T]`.
-        truncated_t: As for `ends`.
-        sample_mask: As for `ends`.
-
-    Returns:
-        Values, `[T]`.
-    """
+    """Return `x` at the next valid step after each step, and 0 where a segment ends."""
     if sample_mask is None:
         later = jnp.pad(x[1:], (0, 1))
     else:
@@ -97,17 +77,10 @@ def resized(sample_mask: Array, x: Array) -> Array:
 
 
 def valid(x: Array, sample_mask: Array | None) -> Array:
-    """Return `x`, and 0 at invalid steps.
+    """Return `x`, whose first axes are those of the mask, and 0 at invalid steps.
 
     A product with NaN has a NaN gradient even where the result is masked, so functions
     have arguments that are masked, too.
-
-    Args:
-        x: Values, `[T, ...]`; or of more axes, the first of which are the mask's.
-        sample_mask: As for `ends`, of any number of axes.
-
-    Returns:
-        Values, of the shape of `x`.
     """
     if sample_mask is None:
         return x
@@ -126,11 +99,6 @@ def segments(
     """Number the valid steps of a stream, and find where segments end.
 
     A segment ends with a discount of 0 at a valid step, or where the stream is cut.
-
-    Args:
-        discount_t: Discounts, `[T]`.
-        truncated_t: As for `ends`.
-        sample_mask: As for `ends`.
 
     Returns:
         The number of each valid step, counted from 0; that of the last valid step of

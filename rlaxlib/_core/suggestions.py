@@ -177,8 +177,8 @@ def describe_fields(things: Iterable[Any]) -> None:
     """
     for thing in things:
         for field in getattr(thing, "_fields", ()) if inspect.isclass(thing) else ():
-            form = rf"^ *{field}: (.+(?:\n {{8,}}.+)*)"
+            form = rf"^( *){field}: (.+(?:\n\1 +.+)*)"
             found = re.search(form, thing.__doc__ or "", re.M)
             getattr(thing, field).__doc__ = (
-                " ".join(found[1].split()) if found else None
+                " ".join(found[2].split()) if found else None
             )

@@ -11,18 +11,13 @@ from rlaxlib._core import safe
 
 
 def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
-    """Add `x` to a number of which `rest` is the rounding error so far.
+    """Add `x` to a sum of which `rest` is the rounding error so far.
 
     Single precision alone rounds away every term of less than 6e-8 of the sum, which
     after millions of terms are all of them.
 
-    Args:
-        total: The sum so far, of any shape.
-        rest: The exact sum minus `total`, of the same shape.
-        x: The term to add, of the same shape.
-
     Returns:
-        The next sum, and its rounding error.
+        The next sum, and its rounding error: the exact sum minus the rounded one.
     """
     rounded = total + x
     added = rounded - total
@@ -62,9 +57,6 @@ def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
         growth: Variance of the second minus variance of the first.
         difference: Mean of the second minus mean of the first.
         weight: Weight of the second in [0, 1].
-
-    Returns:
-        The variance of the mixture minus the variance of the first.
     """
     # A small weight would be rounded away in `(1 - weight) * variance`.
     return safe.product(weight, growth + (1 - weight) * jnp.square(difference))

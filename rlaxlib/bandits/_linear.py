@@ -44,7 +44,9 @@ def linear_bandit_init(
 
     Takes a number of features, returns a state.
 
-    .. math:: θ = 0,   A = λ I,   S = I/√λ
+    ::
+
+        θ = 0,   A = λ I,   S = I/√λ
 
     Args:
         num_features: Number :math:`D` of features of a context, a Python integer
@@ -80,7 +82,9 @@ def linucb_scores(
 
     Takes a state and the contexts of all arms, returns one score for each arm.
 
-    .. math:: U_a = θᵀ x_a + c √(x_aᵀ A⁻¹ x_a)
+    ::
+
+        U_a = θᵀ x_a + c √(x_aᵀ A⁻¹ x_a)
 
     All arms share the weights :math:`θ`, and the context :math:`x_a` describes arm and
     situation. For the disjoint model, keep one state for each arm: map over the states
@@ -128,11 +132,15 @@ def linucb_update(
 
     Takes a state, the context of one arm and its reward, returns the next state.
 
-    .. math:: A' = A + x xᵀ,   θ' = θ + A'⁻¹ x (R - xᵀ θ)
+    ::
+
+        A' = A + x xᵀ,   θ' = θ + A'⁻¹ x (R - xᵀ θ)
 
     The state holds a square root of :math:`A⁻¹`, updated by Potter's formula:
 
-    .. math:: S' = S - S φ φᵀ / (β + √β),   φ = Sᵀ x,   β = 1 + φᵀ φ
+    ::
+
+        S' = S - S φ φᵀ / (β + √β),   φ = Sᵀ x,   β = 1 + φᵀ φ
 
     It is accurate after 100,000 updates in single precision, where the Sherman-Morrison
     formula and sums of :math:`x xᵀ` are not.
@@ -179,7 +187,9 @@ def linear_thompson_sample(
 
     Takes a state, returns one sample of the weights.
 
-    .. math:: θ̃ = θ + v S ε ~ Normal(θ, v² A⁻¹),   ε ~ Normal(0, I)
+    ::
+
+        θ̃ = θ + v S ε ~ Normal(θ, v² A⁻¹),   ε ~ Normal(0, I)
 
     Pull the arm with the highest :math:`θ̃ᵀ x_a`. For Gaussian rewards with the
     standard deviation :math:`v` and the prior :math:`Normal(0, v² I/λ)` it is exact.

@@ -50,7 +50,9 @@ def exp3_probabilities(
 
     Takes one log-weight for each arm, returns one probability for each.
 
-    .. math:: p_a = (1 - γ) w_a / ∑_b w_b + γ/A
+    ::
+
+        p_a = (1 - γ) w_a / ∑_b w_b + γ/A
 
     Args:
         log_weights: Log-weights :math:`log w_a`, 0 before the first pull, shape `[A]`.
@@ -89,7 +91,9 @@ def exp3_update(
 
     Takes the log-weights of all arms and one pull, returns the next log-weights.
 
-    .. math:: log w_a' = log w_a + η r̂_a,   r̂_a = 1[a = A] R / p_A
+    ::
+
+        log w_a' = log w_a + η r̂_a,   r̂_a = 1[a = A] R / p_A
 
     The estimates :math:`r̂` are unbiased, even if an adversary chooses the rewards.
     With :math:`η = γ/A` and rewards in [0, 1], the regret is at most
@@ -130,7 +134,9 @@ def tsallis_inf_probabilities(
 
     Takes the loss estimate of each arm, returns one probability for each.
 
-    .. math:: p_a = 4 / (η (L̂_a - x))²,   x < min_a L̂_a   such that   ∑_a p_a = 1
+    ::
+
+        p_a = 4 / (η (L̂_a - x))²,   x < min_a L̂_a   such that   ∑_a p_a = 1
 
     It minimises :math:`∑_a p_a L̂_a - (4/η) ∑_a √p_a`. With :math:`η = 2/√t` at pull
     :math:`t` its regret is of order :math:`log t` if the losses of an arm are
@@ -183,7 +189,9 @@ def tsallis_inf_update(
 
     Takes the loss estimates of all arms and one pull, returns the next estimates.
 
-    .. math:: L̂_a' = L̂_a + 1[a = A] (ℓ - B_a) / p_A + B_a
+    ::
+
+        L̂_a' = L̂_a + 1[a = A] (ℓ - B_a) / p_A + B_a
 
     The estimates are unbiased. For losses in [0, 1], the baselines
     :math:`B_a = ½ 1[p_a ≥ η²]` reduce their variance; then use :math:`η = 4/√t`.
@@ -224,7 +232,9 @@ def gradient_bandit_update(
 
     Takes a state and one pull, returns the next state.
 
-    .. math:: H_a' = H_a + α (R - R̄) (1[a = A] - π_a),   π = softmax(H)
+    ::
+
+        H_a' = H_a + α (R - R̄) (1[a = A] - π_a),   π = softmax(H)
 
     A stochastic gradient step on the expected reward, as REINFORCE, with a baseline:
     the mean :math:`R̄` of the rewards before, or the reward itself at the first pull.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -64,7 +65,9 @@ def bandit_init(num_arms: Static[int, "in [1, inf)"]) -> BanditState:
 
     Takes a number of arms, returns a state.
 
-    .. math:: N_a = 0,   μ̂_a = 0
+    ::
+
+        N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer in [1, inf).
@@ -99,7 +102,7 @@ def bandit_update(
 
     Takes a state and one pull, returns the next state.
 
-    .. math::
+    ::
 
         N_a' = γ N_a + 1[a = A]
         μ̂_a' = μ̂_a + 1[a = A] (R - μ̂_a) / N_a'
@@ -138,7 +141,9 @@ def bandit_update(
     weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error
-    variances = (1 - weight) * (variances + weight * jnp.square(error))
+    # A factor of 1 - w would lose 1e-3 over 200,000 pulls: its rounding is a bias.
+    change = (1 - weight) * jnp.square(error) - variances
+    variances = variances + safe.product(weight, change)
     return BanditState(counts, means, variances)
 
 
@@ -150,7 +155,9 @@ def sliding_window_init(
 
     Takes numbers of arms and of pulls, returns a state.
 
-    .. math:: N_a = 0,   μ̂_a = 0
+    ::
+
+        N_a = 0,   μ̂_a = 0
 
     Args:
         num_arms: Number of arms, a Python integer in [1, inf).
@@ -185,7 +192,7 @@ def sliding_window_update(
 
     Takes a state and one pull, returns the next state.
 
-    .. math::
+    ::
 
         N_a = ∑_{s=t-W+1}^t 1[A_s = a],   μ̂_a = (1/N_a) ∑_{s=t-W+1}^t 1[A_s = a] R_s
 

@@ -27,7 +27,9 @@ def thompson_beta(
 
     Takes statistics of all arms, returns one sample for each.
 
-    .. math:: θ_a ~ Beta(α + N_a μ̂_a, β + N_a (1 - μ̂_a))
+    ::
+
+        θ_a ~ Beta(α + N_a μ̂_a, β + N_a (1 - μ̂_a))
 
     The posterior of success probabilities for rewards in {0, 1} and the prior
     :math:`Beta(α, β)`. For rewards in [0, 1], update the statistics with a sample from
@@ -76,7 +78,7 @@ def thompson_gaussian(
 
     Takes statistics of all arms, returns one sample for each.
 
-    .. math::
+    ::
 
         θ_a ~ Normal(m_a, 1/Λ_a),   Λ_a = 1 / σ_0² + N_a / σ²,
         m_a = (μ_0 / σ_0² + N_a μ̂_a / σ²) / Λ_a

@@ -29,7 +29,9 @@ def ucb_scores(
 
     Takes statistics of all arms, returns one score for each.
 
-    .. math:: U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
+    ::
+
+        U_a = μ̂_a + c √(log t / N_a),   t = ∑_a N_a
 
     With :math:`c = √2` and rewards in [0, 1], the regret grows with :math:`log t`; a
     smaller :math:`c` is often better. For rewards of another range, multiply :math:`c`
@@ -73,7 +75,7 @@ def ucb_tuned_scores(
 
     Takes statistics of all arms, returns one score for each.
 
-    .. math::
+    ::
 
         U_a = μ̂_a + √((log t / N_a) min(¼, V_a)),
         V_a = σ̂²_a + √(2 log t / N_a),   t = ∑_a N_a
@@ -120,7 +122,7 @@ def kl_ucb_scores(
 
     Takes statistics of all arms, returns one score for each.
 
-    .. math::
+    ::
 
         U_a = max {q : N_a d(μ̂_a, q) ≤ log t + c log log t},   t = ∑_a N_a,
         d(p, q) = p log(p/q) + (1 - p) log((1 - p)/(1 - q))

@@ -70,7 +70,9 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> Softmax:
 
     Takes settings, returns a distribution.
 
-    .. math:: π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
+    ::
+
+        π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ)
 
     Its methods are `sample(key, logits)`, `probs(logits)`, `log_prob(sample, logits)`,
     `entropy(logits)` and `kl(p_logits, q_logits)`, with logits :math:`x` of
@@ -107,7 +109,7 @@ def clipped_entropy_softmax(
 
     Takes settings, returns a distribution.
 
-    .. math::
+    ::
 
         π(a) = exp(x_a/τ) / ∑_b exp(x_b/τ),
         H = min(-∑_a π(a) log π(a), κ log A)
@@ -150,7 +152,9 @@ def categorical_sample(
 
     Takes the probabilities of all actions, returns one action.
 
-    .. math:: P(a = i) = p_i / ∑_j p_j
+    ::
+
+        P(a = i) = p_i / ∑_j p_j
 
     Args:
         key: Random key, shape `[]`.
@@ -191,7 +195,9 @@ def categorical_cross_entropy(
 
     Takes probabilities and logits of all actions, returns one number.
 
-    .. math:: L = -∑_i p_i log q_i,   q = softmax(logits)
+    ::
+
+        L = -∑_i p_i log q_i,   q = softmax(logits)
 
     It uses the convention 0 log 0 = 0.
 
@@ -231,7 +237,7 @@ def categorical_kl_divergence(
 
     Takes the logits of all actions of two policies, returns one number.
 
-    .. math::
+    ::
 
         KL(p ‖ q) = ∑_i p_i log (p_i / q_i),
         p = softmax(x/τ),   q = softmax(y/τ)
@@ -284,7 +290,9 @@ def categorical_importance_sampling_ratios(
 
     Takes the logits of two policies, returns one ratio for each action taken.
 
-    .. math:: ρ_t = π_t(a_t) / μ_t(a_t)
+    ::
+
+        ρ_t = π_t(a_t) / μ_t(a_t)
 
     Args:
         pi_logits_t: Logits of the target policy :math:`π`, shape `[..., A]`.

@@ -72,7 +72,9 @@ def gaussian_diagonal(
 
     Takes settings, returns a distribution.
 
-    .. math:: p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
+    ::
+
+        p(x) = ∏_i (1 / (√(2 π) σ_i)) exp(-(x_i - μ_i)² / (2 σ_i²))
 
     Its methods are `sample(key, mu, sigma)`, `prob(sample, mu, sigma)`,
     `log_prob(sample, mu, sigma)`, `entropy(mu, sigma)`,
@@ -113,7 +115,7 @@ def multivariate_normal_kl_divergence(
 
     Takes the parameters of two distributions, returns one number.
 
-    .. math::
+    ::
 
         KL(p_0 ‖ p_1) = ∑_i [log (σ_{1,i} / σ_{0,i})
             + (σ_{0,i}² + (μ_{0,i} - μ_{1,i})²) / (2 σ_{1,i}²) - ½]

@@ -20,7 +20,9 @@ def greedy() -> Greedy:
 
     Takes settings, returns a distribution.
 
-    .. math:: π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
+    ::
+
+        π(a) = 1[a ∈ B] / |B|,   B = argmax_a x_a
 
     Its methods are `sample(key, preferences)`, `probs(preferences)`,
     `log_prob(sample, preferences)` and `entropy(preferences)`, with preferences
@@ -53,7 +55,9 @@ def epsilon_greedy(
 
     Takes settings, returns a distribution.
 
-    .. math:: π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
+    ::
+
+        π(a) = (1 - ε) 1[a ∈ B] / |B| + ε / A,   B = argmax_a x_a
 
     Its methods are those of `greedy`, each with one more argument `epsilon`.
 

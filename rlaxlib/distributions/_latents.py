@@ -51,7 +51,9 @@ def unimix_logits(
 
     Takes the logits of all classes, returns logits.
 
-    .. math:: ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
+    ::
+
+        ℓ_i = log((1 - ε) p_i + ε / A),   p = softmax(logits)
 
     Every possible class has a positive probability, so KL divergences are finite. The
     softmax of the results, which are log-probabilities, is the mixture.
@@ -97,7 +99,9 @@ def straight_through_sample(
 
     Takes the logits of all classes, returns one class as a one-hot vector.
 
-    .. math:: z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
+    ::
+
+        z = e_i,   i ~ p = softmax(logits),   ∂z / ∂logits := ∂p / ∂logits
 
     The sample has the gradient of the probabilities, biased unless the rest is linear.
 
@@ -143,7 +147,9 @@ def balanced_kl(
 
     Takes the latent variables of one time step, returns one loss, and its parts.
 
-    .. math:: L = β_dyn max(f, ∑_g KL(q̄_g ‖ p_g)) + β_rep max(f, ∑_g KL(q_g ‖ p̄_g))
+    ::
+
+        L = β_dyn max(f, ∑_g KL(q̄_g ‖ p_g)) + β_rep max(f, ∑_g KL(q_g ‖ p̄_g))
 
     A bar stops the gradient. The first term, the dynamics loss, trains the prior
     :math:`p` to predict the posterior :math:`q`; the second, the representation loss,

@@ -39,7 +39,7 @@ def squashed_gaussian(
 
     Takes settings, returns a distribution.
 
-    .. math::
+    ::
 
         a = l + (h - l) (tanh(u) + 1) / 2,   u ~ Normal(m, s²),
         m = tanh(μ),   log s = σ_min + (σ_max - σ_min) (tanh(σ) + 1) / 2,
@@ -97,7 +97,9 @@ def tanh_normal_log_prob(
 
     Takes one action, returns one log-density.
 
-    .. math:: log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
+    ::
+
+        log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
     SAC samples :math:`u = μ + σ ε` and acts by its tanh. Store :math:`u`: it cannot be
     recovered once the tanh saturates. If only the action is known, use
@@ -143,7 +145,9 @@ def tanh_normal_log_prob_of_action(
 
     Takes one action, returns one log-density.
 
-    .. math:: log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
+    ::
+
+        log π(a) = log Normal(tanh⁻¹ a; μ, σ²) - ∑_i log(1 - a_i²)
 
     Use it for actions from a data set. For an action that the policy has just sampled,
     `tanh_normal_log_prob` is more accurate.
@@ -204,8 +208,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "..., D"]:
         """Sample an action, differentiable by `mu` and `sigma`.
 
@@ -216,9 +220,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Actions within the bounds, shape `[..., D]`.
@@ -248,8 +253,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the density of an action.
 
@@ -262,9 +267,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Densities, shape `[...]` or `[N, ...]`.
@@ -296,8 +302,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma: Float[ArrayLike, "[] or [D] or [..., D]"],
         action_spec: Any = None,
         *,
-        minimum: Minimum = -1.0,
-        maximum: Maximum = 1.0,
+        minimum: Minimum | None = None,
+        maximum: Maximum | None = None,
     ) -> Float[Array, "[...] or [N, ...]"]:
         """Return the log-density of an action.
 
@@ -310,9 +316,10 @@ class SquashedGaussian(ContinuousDistribution):
                 `[..., D]`.
             action_spec: Object with the bounds `minimum` and `maximum`, or `low` and
                 `high`, as for `squashed_gaussian`; or None for the next two.
-            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`.
+            minimum: Lower bound, finite, shape `[]`, `[1]`, `[D]` or `[..., D]`; or
+                None for -1.
             maximum: Upper bound, in (`minimum`, inf), shape `[]`, `[1]`, `[D]` or
-                `[..., D]`.
+                `[..., D]`; or None for 1.
 
         Returns:
             Log-densities, shape `[...]` or `[N, ...]`.
@@ -467,11 +474,13 @@ def _margin(action: ArrayLike) -> float:
 
 
 def _bounds(
-    action_spec: Any, minimum: ArrayLike, maximum: ArrayLike
+    action_spec: Any, minimum: ArrayLike | None, maximum: ArrayLike | None
 ) -> tuple[ArrayLike, ArrayLike]:
     """Return the bounds of an action, those of an object if there is one."""
     if action_spec is None:
-        return minimum, maximum
+        return -1.0 if minimum is None else minimum, 1.0 if maximum is None else maximum
+    if not (minimum is None and maximum is None):
+        checks.fail("`minimum` and `maximum` must be None beside an `action_spec`")
     for low, high in (("minimum", "maximum"), ("low", "high")):
         if hasattr(action_spec, low) and hasattr(action_spec, high):
             return getattr(action_spec, low), getattr(action_spec, high)

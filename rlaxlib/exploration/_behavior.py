@@ -59,7 +59,9 @@ def apex_epsilons(
 
     Takes a number of actors, returns one exploration rate for each.
 
-    .. math:: ε_i = ε^{1 + α i/(n - 1)},   i = 0, …, n - 1
+    ::
+
+        ε_i = ε^{1 + α i/(n - 1)},   i = 0, …, n - 1
 
     Each actor acts by ε-greedy with a constant rate, a single actor with :math:`ε`.
 
@@ -101,7 +103,7 @@ def ez_greedy(
 
     Takes one state, returns one action, and the action to repeat.
 
-    .. math::
+    ::
 
         a_t = { ω                     for n steps, with probability ε
               { argmax_a q(s_t, a)    otherwise
@@ -170,7 +172,9 @@ def factorized_noise(
 
     Takes the sizes of one layer, returns the noise of its weights and of its biases.
 
-    .. math:: ε^w_{ij} = f(ε_i) f(ε_j),   ε^b_j = f(ε_j),   f(x) = sign(x) √|x|
+    ::
+
+        ε^w_{ij} = f(ε_i) f(ε_j),   ε^b_j = f(ε_j),   f(x) = sign(x) √|x|
 
     with standard normal :math:`ε_i` for each input and :math:`ε_j` for each output. A
     layer computes :math:`(W + σ^w ε^w)ᵀ x + b + σ^b ε^b`, where products with :math:`ε`
@@ -219,7 +223,9 @@ def bootstrap_mask(
 
     Takes a number of heads, returns True or False for each.
 
-    .. math:: m_k ~ Bernoulli(p)
+    ::
+
+        m_k ~ Bernoulli(p)
 
     Store a mask with each transition, for `bootstrapped_q_learning`: the disagreement
     of heads that learn from different data measures uncertainty. The agent follows one
@@ -263,7 +269,9 @@ def bootstrapped_q_learning(
 
     Takes one transition, returns one TD error for each head.
 
-    .. math:: δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
+    ::
+
+        δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
 
     Each head bootstraps from its own values. The paper divides the gradient that the
     heads send into a shared network by :math:`K`: use `scale_gradient`.

@@ -89,7 +89,9 @@ def rnd_loss(
 
     Takes one state, returns one loss.
 
-    .. math:: L = ∑_k (f̂_k(s) - f_k(s))²
+    ::
+
+        L = ∑_k (f̂_k(s) - f_k(s))²
 
     The target :math:`f` is a network with fixed random weights. The loss is large in
     new states. Normalise observations and clip them to [-5, 5]. The paper trains the
@@ -131,7 +133,7 @@ def rnd_reward(
 
     Takes one trajectory and a state, returns its rewards and the next state.
 
-    .. math::
+    ::
 
         r_t = e_t/σ,   e_t = ∑_k (f̂_k(s_t) - f_k(s_t))²
         σ² = Var(G_1, …, G_n),   G_t = e_t + γ G_{t-1}
@@ -192,7 +194,7 @@ def icm_loss(
 
     Takes one transition, returns one loss, and an intrinsic reward among diagnostics.
 
-    .. math::
+    ::
 
         L_F = ½ ‖φ̂(s_t) - φ(s_t)‖²,   L_I = -log p(a_{t-1} | φ(s_{t-1}), φ(s_t))
         L = (1 - β) L_I + β L_F,   r = η L_F
@@ -248,7 +250,9 @@ def knn_entropy_reward(
 
     Takes the embeddings of a batch of states, returns one reward for each.
 
-    .. math:: r_i = log(1 + d_i)
+    ::
+
+        r_i = log(1 + d_i)
 
     where :math:`d_i` is the Euclidean distance of a state to its kth nearest neighbour
     in the batch (RE3), or the mean distance to its :math:`k` nearest neighbours (APT).
@@ -305,7 +309,9 @@ def count_bonus(
 
     Takes visit counts of any shape, returns one bonus for each.
 
-    .. math:: r = β / √(N + c)
+    ::
+
+        r = β / √(N + c)
 
     Args:
         counts: Visit counts or pseudo-counts :math:`N`, integers or floats,
@@ -341,7 +347,9 @@ def diayn_reward(
 
     Takes one state and its skill, returns one reward.
 
-    .. math:: r = log q(z | s) - log p(z)
+    ::
+
+        r = log q(z | s) - log p(z)
 
     The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
     classifier :math:`q` with `categorical_cross_entropy`.

@@ -48,7 +48,7 @@ def episodic_memory_intrinsic_rewards(
 
     Takes one trajectory and a state, returns its rewards and the next state.
 
-    .. math::
+    ::
 
         r = { β/s   if s ≤ s_max
             { 0     otherwise
@@ -108,7 +108,7 @@ def episodic_memory_intrinsic_rewards(
     shape = (max_memory_size, embeddings.shape[1])
     state = intrinsic_reward_state
     if state is None:
-        memory = jnp.full(shape, jnp.inf, embeddings.dtype)
+        memory = jnp.full(shape, jnp.inf, jnp.result_type(embeddings))
         state = IntrinsicRewardState(memory.at[:num_neighbors].set(0))
     if state.memory.shape != shape:
         found = f"`intrinsic_reward_state.memory` has shape {state.memory.shape}"

@@ -37,7 +37,9 @@ def knn_query(
 
     Takes stored points and query points, returns the neighbours of each query point.
 
-    .. math:: i_{q,k} = index of the kth smallest of ‖y_q - x_1‖², …, ‖y_q - x_N‖²
+    ::
+
+        i_{q,k} = index of the kth smallest of ‖y_q - x_1‖², …, ‖y_q - x_N‖²
 
     The search is exact. A point that is not finite is infinitely far from all others,
     so rows of infinity can mark empty slots. Of points at the same distance, the first

@@ -30,7 +30,9 @@ def add_gaussian_noise(
 
     Takes one action, or a batch, returns noisy ones.
 
-    .. math:: a' = a + σ ε,   ε ~ Normal(0, 1)
+    ::
+
+        a' = a + σ ε,   ε ~ Normal(0, 1)
 
     The result can exceed the bounds of the action: clip it. TD3 uses a tenth of the
     largest action as :math:`σ`.
@@ -72,7 +74,9 @@ def add_ornstein_uhlenbeck_noise(
 
     Takes one action, or a batch, returns noisy ones.
 
-    .. math:: a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
+    ::
+
+        a'_t = a_t + n_t,   n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
     The next step needs the noise :math:`n_t`, which `ornstein_uhlenbeck_noise` returns
     for the same key; see there how to choose :math:`θ` and :math:`σ`.
@@ -121,7 +125,9 @@ def ornstein_uhlenbeck_noise(
 
     Takes the noise of one step, returns the noise of the next.
 
-    .. math:: n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
+    ::
+
+        n_t = (1 - θ) n_{t-1} + σ ε_t,   ε_t ~ Normal(0, 1)
 
     The noise is correlated over about :math:`1/θ` steps: :math:`θ = 1` gives
     independent noise, :math:`θ = 0` a random walk. Its stationary standard deviation is
@@ -169,7 +175,9 @@ def add_dirichlet_noise(
 
     Takes the probabilities of all actions, returns noisy ones.
 
-    .. math:: P'(a) = (1 - f) P(a) + f η_a,   η ~ Dir(α, …, α)
+    ::
+
+        P'(a) = (1 - f) P(a) + f η_a,   η ~ Dir(α, …, α)
 
     A good :math:`α` is about 10 divided by the number of legal actions: AlphaZero uses
     0.3 for chess, 0.15 for shogi and 0.03 for Go, MuZero 0.25 for Atari, all with

@@ -21,6 +21,7 @@ from rlaxlib._core import devices, meshes, moments, safe, streams
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
+from rlaxlib.llm import _shared
 
 __all__ = [
     "group_advantages",
@@ -49,7 +50,9 @@ def group_advantages(
     Takes the rewards of answers to one prompt, or of several groups, returns one
     advantage for each.
 
-    .. math:: Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
+    ::
+
+        Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
 
     The baseline :math:`b_i` is the mean :math:`r̄`; the mean of the other answers
     (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. With the scale
@@ -148,7 +151,9 @@ def length_weighted_baseline(
 
     Takes the rewards of one group of answers, returns one baseline.
 
-    .. math:: b = (∑_i l_i r_i) / ∑_i l_i
+    ::
+
+        b = (∑_i l_i r_i) / ∑_i l_i
 
     It minimises the variance of the policy gradient if the squared norm of
     :math:`∇ log π(y_i)` is proportional to the length. Pass it as `baseline` to
@@ -191,7 +196,9 @@ def pass_at_k(
 
     Takes numbers of correct answers of any shape, returns one estimate for each.
 
-    .. math:: 1 - C(n - c, k) / C(n, k)
+    ::
+
+        1 - C(n - c, k) / C(n, k)
 
     The estimate is unbiased, unlike :math:`1 - (1 - c/n)^k`. :math:`C(n, k)` is the
     binomial coefficient.
@@ -232,7 +239,9 @@ def pass_at_k_rewards(
 
     Takes the rewards of one group of answers, returns one reward for each.
 
-    .. math:: s_i = (1/C(G, k)) ∑_{S ∋ i, |S| = k} max_{j ∈ S} r_j
+    ::
+
+        s_i = (1/C(G, k)) ∑_{S ∋ i, |S| = k} max_{j ∈ S} r_j
 
     The sum of :math:`s_i ∇ log π(y_i)` over the group is an unbiased estimate of the
     gradient of the expected maximum of the rewards of k answers; for a mean over the
@@ -288,7 +297,9 @@ def kl_shaped_rewards(
 
     Takes one answer or packed row, returns one reward for each token.
 
-    .. math:: r_t = -β (log π(a_t) - log π_ref(a_t)) + 1[t = T_last] R
+    ::
+
+        r_t = -β (log π(a_t) - log π_ref(a_t)) + 1[t = T_last] R
 
     The reward :math:`R` falls on the last valid token. The expected return is
     :math:`E[R] - β KL(π ‖ π_ref)`, for whole answers. Unlike `kl_loss`, the penalty
@@ -331,10 +342,10 @@ def kl_shaped_rewards(
     """
     mask = streams.filled(sample_mask, log_prob)
     steps = jnp.arange(mask.size)
+    valid = jnp.where(mask, steps, -1)
     if segment_ids is None:
-        is_last = steps == jnp.max(jnp.where(mask, steps, -1))
-    else:  # The next valid token is of another answer.
-        following = segment_ids.at[streams.next_valid(mask)]
-        is_last = mask & (following.get(mode="fill", fill_value=-1) != segment_ids)
+        is_last = steps == jnp.max(valid)
+    else:
+        is_last = steps == _shared.latest(valid, segment_ids)
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

@@ -34,7 +34,7 @@ def aggregate_losses(
 
     Takes the losses of a batch of sequences, returns one loss.
 
-    .. math::
+    ::
 
         L = (1/N) ∑_i ∑_t m_{i,t} l_{i,t}   or, by `"sequence_mean_token_mean"`,
         L = (1/N) ∑_i (∑_t m_{i,t} l_{i,t}) / ∑_t m_{i,t}

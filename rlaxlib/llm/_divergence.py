@@ -37,7 +37,7 @@ def divergence_ppo_mask(
 
     Takes tokens of any shape, returns True or False for each.
 
-    .. math::
+    ::
 
         m_t = { 0   if Â_t > 0 and π_t > μ_t and D_t > δ_high
               { 0   if Â_t < 0 and π_t < μ_t and D_t > δ
@@ -113,7 +113,9 @@ def vespo_weight(
 
     Takes one sequence, returns one weight.
 
-    .. math:: φ(w) = w^k e^{λ(1 - w)},   w = ∏_t π_t / μ_t
+    ::
+
+        φ(w) = w^k e^{λ(1 - w)},   w = ∏_t π_t / μ_t
 
     The weight is 1 on-policy, and 0 for sequences that became much more or much less
     likely. :math:`k` and :math:`λ` depend on the sign of the advantage; above

@@ -42,18 +42,22 @@ def token_log_probs(
     logits: Float[ArrayLike, "..., V"],
     tokens: Int[ArrayLike, "... in [0, V)"],
     *,
-    temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    temperature: Float[ArrayLike, "[] or [...] in (0, inf)"] = 1.0,
     with_entropy: Static[bool, ""] = False,
 ) -> TokenLogProbs:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
 
     Takes the logits of tokens of any shape, returns one log-probability for each.
 
-    .. math:: log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
+    ::
+
+        log π(a_t) = z_{t,a_t} - logsumexp(z_t),   z_t = x_t / τ
 
     With `with_entropy`, the result includes the entropy of each distribution,
 
-    .. math:: H_t = -∑_v π_t(v) log π_t(v)
+    ::
+
+        H_t = -∑_v π_t(v) log π_t(v)
 
     Position `t` of `logits` predicts token `t + 1` of a sequence: pass `logits[:-1]`
     with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
@@ -74,7 +78,8 @@ def token_log_probs(
             tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
-        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]`.
+        temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
+            `[...]`.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -96,7 +101,8 @@ def token_log_probs(
     # Not by `log_softmax`, which holds an array of the size of the logits.
     x = jnp.where(logits <= _MASKED, _MASKED, logits)
     largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
-    gap = (x - largest[..., None]) / temperature
+    temperature = temperature + jnp.zeros_like(largest)
+    gap = (x - largest[..., None]) / temperature[..., None]
     log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
     picked = indexing.pick(x, tokens)
     is_impossible = (picked <= _MASKED) & (largest > _MASKED)
@@ -125,7 +131,7 @@ def linear_token_log_probs(
 
     Takes the hidden states of one sequence, returns one log-probability for each token.
 
-    .. math::
+    ::
 
         log π_t(v) = z_{t,v} - logsumexp_{u ∈ S_t}(z_{t,u}),
         z_t = c tanh((h_t W + b) / c) / τ

@@ -21,6 +21,7 @@ from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import devices, indexing, ratios, safe, streams
+from rlaxlib._core.gradients import stop_each, stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Key
 from rlaxlib.llm._shared import means
@@ -46,13 +47,14 @@ def cispo_loss(
     epsilon: Float[ArrayLike, "in [0, inf]"] = 1.0,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] = 4.0,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the clipped importance-sampling policy optimisation loss (CISPO).
 
     Takes tokens of any shape, returns one loss for each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -w_t Â_t log π(a_t),   w_t = clip(ρ_t, 1 - ε, 1 + ε_high),
         ρ_t = π(a_t) / π_old(a_t)
@@ -67,11 +69,12 @@ def cispo_loss(
         adv: Advantage :math:`Â_t` of all tokens, or of each, shape `[]` or `[...]`.
         epsilon: Clipping range :math:`ε` downwards, in [0, inf], shape `[]`.
         epsilon_high: Clipping range :math:`ε_high` upwards, in [0, inf], shape `[]`.
+        stop_target_gradients: Whether `adv` gets no gradient. The weight has none.
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
-        `RatioOutputs`. Only `log_prob` has a gradient.
+        `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -87,9 +90,10 @@ def cispo_loss(
         MiniMax, *MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
+    adv, old_log_prob = stop_if(stop_target_gradients, adv), stop_gradient(old_log_prob)
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
-    loss = -safe.product(stop_gradient(weight * adv), log_prob)
+    loss = -safe.product(stop_gradient(weight) * adv, log_prob)
     outputs = _statistics(log_prob, old_log_prob, weight != ratio)
     return loss, outputs
 
@@ -102,13 +106,16 @@ def sapo_loss(
     temperature_positive: Float[ArrayLike, "in (0, inf)"] = 1.0,
     temperature_negative: Float[ArrayLike, "in (0, inf)"] = 1.05,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:
     """Compute the soft adaptive policy optimisation loss (SAPO).
 
     Takes tokens of any shape, returns one loss for each, and diagnostics.
 
-    .. math:: L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
+    ::
+
+        L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
     The temperature :math:`τ` depends on the sign of the advantage. At :math:`ρ_t = 1`
     the gradient is that of :math:`-ρ_t Â_t`; away from it the gradient decays, faster
@@ -122,7 +129,7 @@ def sapo_loss(
 
     Returns:
         A tuple of two: losses, shape `[...]`, 0 for ignored tokens, and a
-        `RatioOutputs`. Only `log_prob` has a gradient.
+        `RatioOutputs`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -136,8 +143,8 @@ def sapo_loss(
         Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
         https://arxiv.org/abs/2511.20347
     """
-    adv = stop_gradient(adv)
-    log_ratio = ratios.log_ratio(log_prob, stop_gradient(old_log_prob))
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
     # An infinite ratio times a derivative of 0 would be NaN.
     ratio = jnp.exp(ratios.below(log_ratio))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
@@ -160,7 +167,9 @@ def gspo_ratio(
 
     Takes one sequence or packed row, returns one ratio for each token.
 
-    .. math:: s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
+    ::
+
+        s = exp((1/|y|) ∑_t log (π(a_t)/π_old(a_t)))
 
     All tokens have the value :math:`s`, the geometric mean of their ratios, and in GSPO
     its gradient. In GSPO-token the gradient of token `t` is :math:`s ∇ log π(a_t)`, so
@@ -213,6 +222,7 @@ def gmpo_loss(
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.4,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     *,
+    stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
@@ -221,7 +231,7 @@ def gmpo_loss(
 
     Takes one sequence or packed row, returns one loss for each token, and diagnostics.
 
-    .. math::
+    ::
 
         L = -Â exp((1/|y|) ∑_t l'_t),   l_t = log (π(a_t)/π_old(a_t)),
         l'_t = { min(l_t, ε_high)   if Â ≥ 0
@@ -239,6 +249,7 @@ def gmpo_loss(
             shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
+        stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -247,8 +258,8 @@ def gmpo_loss(
     Returns:
         A tuple of two: the loss :math:`L` at each token, shape `[T]`, 0 for ignored
         tokens, and the `RatioOutputs` of the tokens. Aggregate by
-        `"sequence_mean_token_mean"`. Only `log_prob` has a gradient. The mean of the
-        ratios is bounded by e^20, and has no gradient beyond.
+        `"sequence_mean_token_mean"`. The mean of the ratios is bounded by e^20, and has
+        no gradient beyond.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -264,7 +275,7 @@ def gmpo_loss(
         https://arxiv.org/abs/2507.20673
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
-    adv, old_log_prob = stop_gradient((adv, old_log_prob))
+    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     # `minimum` and `maximum` would halve the gradient at the bounds.
     upper = jnp.where(log_ratio > high, high, log_ratio)
@@ -289,7 +300,7 @@ def kl_loss(
 
     Takes tokens of any shape, returns one loss for each.
 
-    .. math::
+    ::
 
         k_1 = l,   k_2 = ½ l²,   k_3 = e^{-l} - 1 + l,   abs = |l|,
         l_t = log (π(a_t) / π_ref(a_t))
@@ -354,7 +365,9 @@ def clip_cov_mask(
 
     Takes the tokens of a batch, returns True or False for each.
 
-    .. math:: c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
+    ::
+
+        c_t = (log π(a_t) - (1/N) ∑_j log π(a_j)) (Â_t - (1/N) ∑_j Â_j)
 
     Likely tokens with high advantages reduce the entropy of the policy most. Of the
     tokens with :math:`c_t` in [`minimum`, `maximum`], :math:`⌊r N⌋` random ones are
@@ -412,7 +425,9 @@ def high_entropy_mask(
 
     Takes one entropy for each token of a batch, returns True or False for each.
 
-    .. math:: m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
+    ::
+
+        m_t = 1[H_t ≥ quantile_{1-ρ}(H)]
 
     In the paper, the 20 % of tokens with the highest entropy suffice for training.
     Pass the mask to the loss as its `sample_mask`, and divide by the number of all
@@ -459,7 +474,7 @@ def overlong_penalty(
 
     Takes one length for each answer, returns one penalty for each.
 
-    .. math::
+    ::
 
         r = { 0   if l ≤ L_max - L_cache
             { (L_max - L_cache - l) / L_cache   if L_max - L_cache < l ≤ L_max
@@ -510,6 +525,6 @@ def _statistics(
     log_prob: Array, old_log_prob: Array, clipped: Array | bool = False
 ) -> RatioOutputs:
     """Return the statistics of ratios, for a loss that clips some of them."""
-    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, stop_gradient(old_log_prob))
+    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
     kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), clipped | bounded, kl)

@@ -42,7 +42,7 @@ def importance_weights(
 
     Takes one sequence or packed row, returns one weight for each token.
 
-    .. math::
+    ::
 
         ρ_t = { e^{l_t}   by token
               { exp(∑_j l_j)   by sequence
@@ -123,7 +123,7 @@ def off_policy_sequence_mask(
 
     Takes one sequence or packed row, returns True or False for each token.
 
-    .. math::
+    ::
 
         m_t = { 0   if Â_t < 0 and (1/|y|) ∑_j log (π_old(a_j)/π(a_j)) > δ
               { 1   otherwise

@@ -45,12 +45,14 @@ def dpo_loss(
     beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
     kind: Literal["sigmoid", "ipo", "hinge", "robust"] = "sigmoid",
     label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the direct preference optimisation loss (DPO, IPO, SLiC, cDPO).
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
+    ::
 
         L = (1 - ε) f(Δ) + ε f(-Δ),
         Δ = log (π(y_w)/π_ref(y_w)) - log (π(y_l)/π_ref(y_l))
@@ -73,9 +75,10 @@ def dpo_loss(
         kind: `"sigmoid"`, `"ipo"`, `"hinge"` or `"robust"`.
         label_smoothing: Probability :math:`ε` of a wrong label, in [0, 0.5),
             shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
@@ -128,12 +131,16 @@ def simpo_loss(
     mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
     margin: Float[ArrayLike, ""] = 1.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the simple preference optimisation loss (SimPO).
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math:: L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
+    ::
+
+        L = -log σ(β (l_w - l_l) - γ),   l = (1/|y|) log π(y)
 
     There is no reference policy, and the mean over tokens does not favour long answers.
 
@@ -145,9 +152,10 @@ def simpo_loss(
         beta: Coefficient :math:`β`, in (0, inf), shape `[]`. The paper uses 2 to 2.5.
         margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
             shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -170,12 +178,14 @@ def orpo_loss(
     mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
     mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
     coefficient: Float[ArrayLike, "in [0, inf)"] = 0.1,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the odds-ratio preference optimisation loss (ORPO).
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math::
+    ::
 
         L = -l_w - λ log σ(log (odds_w / odds_l)),
         odds = p / (1 - p),   p = e^l,   l = (1/|y|) log π(y)
@@ -189,10 +199,11 @@ def orpo_loss(
         mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
             shape `[...]`.
         coefficient: Coefficient :math:`λ`, in [0, inf), shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`. It is finite: the odds are those of the
-        largest probability below 1 if a log-probability rounds to 0.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs. It is finite: the odds
+        are those of the largest probability below 1 if a log-probability rounds to 0.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -227,12 +238,14 @@ def kto_loss(
     beta: Float[ArrayLike, "in (0, inf)"] = 0.1,
     desirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
     undesirable_weight: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Kahneman-Tversky optimisation loss (KTO).
 
     Takes answers, desirable or not, returns one loss for each.
 
-    .. math::
+    ::
 
         L = { λ_D (1 - σ(β (r - z)))   if the answer is desirable
             { λ_U (1 - σ(β (z - r)))   otherwise,   r = log (π(y)/π_ref(y)),
@@ -251,9 +264,10 @@ def kto_loss(
         desirable_weight: Weight :math:`λ_D`, in [0, inf), shape `[]`.
         undesirable_weight: Weight :math:`λ_U`, in [0, inf), shape `[]`. Choose weights
             with which both kinds of answers have about the same sum.
+        sample_mask: False for answers to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each answer, shape `[...]`.
+        Loss of each answer, shape `[...]`, 0 for ignored answers.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -282,12 +296,16 @@ def bradley_terry_loss(
     reward_rejected: Float[ArrayLike, "..."],
     margin: Float[ArrayLike, "[] or [...]"] = 0.0,
     centering: Float[ArrayLike, "in [0, inf)"] = 0.0,
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Bradley-Terry loss of a reward model.
 
     Takes pairs of answers, returns one loss for each.
 
-    .. math:: L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
+    ::
+
+        L = -log σ(r_w - r_l - m) + c (r_w + r_l)²
 
     Preferences determine rewards only up to a constant for each prompt. Centring moves
     their sum towards 0.
@@ -297,9 +315,10 @@ def bradley_terry_loss(
         reward_rejected: Reward :math:`r_l` of the rejected answer, shape `[...]`.
         margin: Margin :math:`m`, larger for clear preferences, shape `[]` or `[...]`.
         centering: Coefficient :math:`c`, in [0, inf), such as 0.01, shape `[]`.
+        sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -328,13 +347,14 @@ def generalized_jsd(
     mix: Float[ArrayLike, "in [0, 1]"] = 0.5,
     *,
     top_k: Static[int, "in [1, V-1]"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the generalised Jensen-Shannon divergence of distillation (GKD).
 
     Takes the logits of student and teacher for tokens of any shape, returns one
     divergence for each.
 
-    .. math::
+    ::
 
         D = { KL(p ‖ q)   if β = 0
             { KL(q ‖ p)   if β = 1
@@ -354,9 +374,10 @@ def generalized_jsd(
         teacher_logits: Logits of the teacher, without a gradient, shape `[..., V]`.
         mix: Weight :math:`β` of the teacher, in [0, 1], shape `[]`.
         top_k: Number of tokens, a Python integer in [1, V-1]; or None for all.
+        sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Divergences, at least 0, shape `[...]`.
+        Divergences, at least 0, shape `[...]`, 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -15,14 +15,28 @@ def totals(x: Array, segment_ids: Array) -> Array:
         x: Values, `[T]`.
         segment_ids: Segment of each entry, in [0, T), `[T]`. Others are left out.
     """
-    segments = jnp.where(segment_ids < 0, x.size, segment_ids)  # Indices below 0 wrap.
-    return jnp.zeros_like(x).at[segments].add(x, mode="drop")
+    return jnp.zeros_like(x).at[_places(segment_ids)].add(x, mode="drop")
+
+
+def latest(steps: Array, segment_ids: Array) -> Array:
+    """Return the largest step of the segment of each entry, `[T]`.
+
+    Args:
+        steps: Steps, and -1 at ignored tokens, `[T]`.
+        segment_ids: Segment of each entry, in [0, T), `[T]`. Others get -2.
+    """
+    largest = jnp.full_like(steps, -1).at[_places(segment_ids)].max(steps, mode="drop")
+    return largest.at[_places(segment_ids)].get(mode="fill", fill_value=-2)
 
 
 def at(x: Array, segment_ids: Array) -> Array:
     """Return the value of the segment of each entry, NaN if it is out of range."""
-    segments = jnp.where(segment_ids < 0, x.size, segment_ids)
-    return x.at[segments].get(mode="fill", fill_value=jnp.nan)
+    return x.at[_places(segment_ids)].get(mode="fill", fill_value=jnp.nan)
+
+
+def _places(segment_ids: Array) -> Array:
+    """Return segments as indices, of which those below 0 would wrap."""
+    return jnp.where(segment_ids < 0, segment_ids.size, segment_ids)
 
 
 def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Array:

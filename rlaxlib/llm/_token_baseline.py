@@ -25,7 +25,7 @@ def optimal_token_baseline(
 
     Takes one group of answers, returns one baseline for each position.
 
-    .. math::
+    ::
 
         B_t = (∑_i W_{i,t} G_{i,t}) / ∑_i W_{i,t}
         W_{i,t} = ∑_{j ≤ t} (1 - 2 π_{i,j} + ∑_a π_{i,j}(a)²)

@@ -97,7 +97,7 @@ def create_ema(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math::
+    ::
 
         μ_n = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} x̄_i,
         σ_n² = (1/w_n) ∑_{i=1}^n (1 - d) d^{n-i} mean((x_i - μ_n)²),
@@ -105,7 +105,7 @@ def create_ema(
 
     where the bar and the means are over the entries of a leaf. Each update computes
 
-    .. math::
+    ::
 
         a = (1 - d) / w_n,   δ = x̄_n - μ_{n-1},   s² = mean((x_n - x̄_n)²),
         μ_n = μ_{n-1} + a δ,
@@ -286,7 +286,9 @@ class RunningMomentsState(NamedTuple):
     ) -> Tree[Any, "float like tree"]:
         """Normalise entries to mean 0 and standard deviation 1.
 
-        .. math:: y = (x - μ) / max(σ, σ_min)
+        ::
+
+            y = (x - μ) / max(σ, σ_min)
 
         An element with variance 0 is divided by 1.
 
@@ -329,11 +331,13 @@ def running_moments(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math:: μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
+    ::
+
+        μ = (1/n) ∑_{i=1}^n x_i,   σ² = (1/n) ∑_{i=1}^n (x_i - μ)²
 
     An update merges m entries with mean :math:`x̄` and variance :math:`s²`:
 
-    .. math::
+    ::
 
         a = m / (n + m),   δ = x̄ - μ,
         μ' = μ + a δ,   σ'² = σ² + a [s² - σ² + (1 - a) δ²].

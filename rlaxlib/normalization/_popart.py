@@ -87,7 +87,9 @@ def normalize(
 
     Takes numbers of any shape, returns one for each.
 
-    .. math:: y_i = (x_i - μ_{k_i}) / σ_{k_i}
+    ::
+
+        y_i = (x_i - μ_{k_i}) / σ_{k_i}
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
@@ -125,7 +127,9 @@ def unnormalize(
 
     Takes numbers of any shape, returns one for each.
 
-    .. math:: x_i = σ_{k_i} y_i + μ_{k_i}
+    ::
+
+        x_i = σ_{k_i} y_i + μ_{k_i}
 
     Args:
         state: Shift :math:`μ` and scale :math:`σ` of each of N outputs.
@@ -163,7 +167,9 @@ def unnormalize_linear(
 
     Takes all outputs of a layer, returns the one selected, normalised and not.
 
-    .. math:: y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
+    ::
+
+        y_i = h_{i,k_i},   x_i = σ_{k_i} y_i + μ_{k_i}
 
     A multi-task agent selects the output of its task. Losses take the normalised output
     :math:`y`, bootstrapping the value :math:`x`.
@@ -212,7 +218,7 @@ def art(
 
     Takes a state and targets, returns the next state.
 
-    .. math::
+    ::
 
         μ' = (1 - β_n) μ + β_n x̄,   ν' = (1 - β_n) ν + β_n mean(x²),
         σ' = √(ν' - μ'²),   β_n = 1 - (1 - β)^n,
@@ -221,7 +227,9 @@ def art(
     clipped to bounds. It makes n steps of the paper, of size :math:`β`, towards the
     mean. The variance is computed without the difference of two large squares, as
 
-    .. math:: σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
+    ::
+
+        σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
 
     where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
@@ -283,7 +291,9 @@ def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> P
 
     Takes the parameters of a layer and two states, returns parameters.
 
-    .. math:: W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
+    ::
+
+        W' = W diag(σ/σ'),   b' = (σ b + μ - μ') / σ'
 
     Then :math:`σ' (W'ᵀ h + b') + μ' = σ (Wᵀ h + b) + μ` for any input :math:`h`.
     Without a bias, the unnormalised outputs move by the change of the shift. Continue
@@ -333,7 +343,9 @@ def popart(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math:: (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
+    ::
+
+        (μ', σ') = ART(μ, σ, x, k),   (W', b') = POP(W, b, μ, σ, μ', σ')
 
     First update with the new targets. Then compute the loss with the returned
     parameters and state, and let the optimizer change the returned parameters. An agent

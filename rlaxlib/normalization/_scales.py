@@ -92,7 +92,7 @@ def reward_scale(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math::
+    ::
 
         R_t = r_t + γ_{t-1} R_{t-1},
         σ_n = max(√(Var(R_1, …, R_n) + ε), max(|R_1|, …, |R_n|) / R_max),
@@ -226,7 +226,9 @@ def return_based_scale(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math:: σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
+    ::
+
+        σ² = Var[R] + Var[γ] E[G²],   δ̄ = δ / σ
 
     over all rewards R, discounts :math:`γ` and returns G so far. Once the values are
     accurate, this is about the variance of the TD errors that no network can reduce.
@@ -349,7 +351,7 @@ def percentile_scale(
 
     Takes settings, returns a normaliser: `init` makes a state, `update` updates it.
 
-    .. math::
+    ::
 
         S_n = max(S_min, (1 / (1 - d^n)) ∑_{i=1}^n (1 - d) d^{n-i} Δ_i),
         Δ_i = P_{95}(G_i) - P_5(G_i)

@@ -13,7 +13,7 @@ from jax.lax import stop_gradient
 
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
 
@@ -28,7 +28,9 @@ def advantage_weights(
 
     Takes one advantage for each action, returns one weight for each.
 
-    .. math:: w = min(exp(Â / β), w_max)
+    ::
+
+        w = min(exp(Â / β), w_max)
 
     With this weight on its log-likelihood, the data's policy :math:`μ` becomes
     :math:`π ∝ μ exp(Â/β)`. A high temperature gives behaviour cloning. IQL writes
@@ -68,12 +70,16 @@ def advantage_weighted_loss(
     adv: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
     max_weight: Float[ArrayLike, "in [0, inf]"],
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
 
     Takes one log-probability and advantage for each action, returns one loss for each.
 
-    .. math:: L = -w log π(a),   w = min(exp(Â / β), w_max)
+    ::
+
+        L = -w log π(a),   w = min(exp(Â / β), w_max)
 
     The weights are those of `advantage_weights`, without a gradient.
 
@@ -83,9 +89,10 @@ def advantage_weighted_loss(
         adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), shape `[]`.
         max_weight: Maximum weight :math:`w_max`, in [0, inf], shape `[]`.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -119,7 +126,7 @@ def crr_weights(
 
     Takes the value of one action and N others, returns one weight.
 
-    .. math::
+    ::
 
         w_exp = min(exp(Â / β), w_max),   w_binary = 1[Â > 0],
         Â_mean = q(s, a) - (1/N) ∑_j q(s, a_j),

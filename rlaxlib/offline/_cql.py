@@ -32,7 +32,9 @@ def cql_loss(
 
     Takes the values of one action of the data and of K samples, returns one loss.
 
-    .. math:: L = τ log ∑_j exp(max(q(s, a_j), b_j)/τ - log p(a_j)) - q(s, a)
+    ::
+
+        L = τ log ∑_j exp(max(q(s, a_j), b_j)/τ - log p(a_j)) - q(s, a)
 
     The sum estimates :math:`K ∫ exp(q(s, a)/τ) da` by importance sampling. As in the
     authors' code it is a sum and not a mean: the constant :math:`τ log K` has no
@@ -90,7 +92,9 @@ def discrete_cql_loss(
 
     Takes the values of all actions and one action, returns one loss.
 
-    .. math:: L = log ∑_b exp(q(b)) - q(a)
+    ::
+
+        L = log ∑_b exp(q(b)) - q(a)
 
     It is the cross-entropy of the softmax policy on the data's action.
 
@@ -130,7 +134,9 @@ def cql_temperature_loss(
 
     Takes one conservative loss, returns one loss of its multiplier.
 
-    .. math:: L = -α (g - ḡ),   α = exp(`log_temperature`)
+    ::
+
+        L = -α (g - ḡ),   α = exp(`log_temperature`)
 
     The critic's loss is the TD loss plus :math:`α (g - ḡ)`, with the gradient of
     :math:`α` stopped. The multiplier rises while :math:`g`, whose gradient is stopped

@@ -23,7 +23,9 @@ def returns_to_go(
 
     Takes one trajectory, returns one return for each time step.
 
-    .. math:: G_t = r_{t+1} + γ_{t+1} G_{t+1},   G_T = 0
+    ::
+
+        G_t = r_{t+1} + γ_{t+1} G_{t+1},   G_T = 0
 
     It is `discounted_returns` without bootstrapping, also where the stream is cut. The
     paper does not discount: discounts are 1, and 0 where an episode ended. The policy

@@ -13,10 +13,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 
@@ -28,12 +28,15 @@ def iql_value_loss(
     expectile: Float[ArrayLike, "in [0, 1]"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the expectile value loss of implicit Q-learning (IQL).
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math:: L = |τ - 1[q < v]| (q - v)²
+    ::
+
+        L = |τ - 1[q < v]| (q - v)²
 
     The minimiser is the :math:`τ`-expectile of the values of the data's actions: the
     mean at 0.5, close to the maximum near 1. The paper uses 0.7 for locomotion and 0.9
@@ -44,9 +47,10 @@ def iql_value_loss(
         q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
         expectile: Expectile :math:`τ`, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -71,12 +75,13 @@ def xql_value_loss(
     *,
     max_exponent: Float[ArrayLike, "in (0, inf]"] = 7.0,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the Gumbel-regression value loss of extreme Q-learning (XQL).
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math::
+    ::
 
         L = { e^z - z - 1                          if z ≤ c
             { e^c - c - 1 + (e^c - 1) (z - c)      otherwise,   z = (q - v) / β
@@ -93,9 +98,10 @@ def xql_value_loss(
         max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
             linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -111,8 +117,8 @@ def xql_value_loss(
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
     clipped = safe.at_most(z, max_exponent)
-    # Equal to both cases. `exp(z) - z - 1` would cancel near 0.
-    return jnp.expm1(clipped) * (1 + z - clipped) - clipped
+    # Equal to both cases: beyond the clip, the loss is linear.
+    return ratios.k3(clipped) + jnp.expm1(clipped) * (z - clipped)
 
 
 @checked
@@ -122,12 +128,15 @@ def sql_value_loss(
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
     stop_target_gradients: bool = True,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the value loss of sparse Q-learning (SQL).
 
     Takes one state value and action value for each step, returns one loss for each.
 
-    .. math:: L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
+    ::
+
+        L = max(0, w)² + v / α,   w = 1 + (q - v) / (2 α)
 
     At the minimum the mean of :math:`max(0, w)` over the data's actions is 1. The
     minimiser tends to the maximum of the values as :math:`α` tends to 0. The policy's
@@ -139,9 +148,10 @@ def sql_value_loss(
         temperature: Temperature :math:`α`, in (0, inf), in the unit of the values,
             shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
+        sample_mask: False for steps to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`.
+        Losses, shape `[...]`, 0 for ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

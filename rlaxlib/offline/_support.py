@@ -25,7 +25,7 @@ def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]
 
     Takes the gradients of N critics, returns one loss.
 
-    .. math::
+    ::
 
         L = (1/(N - 1)) ∑_i ∑_{j ≠ i} u_iᵀ u_j = (‖∑_i u_i‖² - ∑_i ‖u_i‖²) / (N - 1),
         u_i = ∇_a q_i(s, a)/‖∇_a q_i(s, a)‖
@@ -66,7 +66,9 @@ def bcq_action_mask(
 
     Takes the log-probabilities of all actions, returns True or False for each.
 
-    .. math:: m(a) = 1[μ(a) > τ max_b μ(b)]
+    ::
+
+        m(a) = 1[μ(a) > τ max_b μ(b)]
 
     Pass it as `action_mask`. A threshold of 0 gives Q-learning over the actions of
     positive probability, and one close to 1 behaviour cloning. The paper uses 0.3.
@@ -106,7 +108,7 @@ def maximum_mean_discrepancy(
 
     Takes two samples of vectors, returns one number.
 
-    .. math::
+    ::
 
         L = (1/N²) ∑_{i,i'} k(x_i, x_{i'}) - (2/(N M)) ∑_{i,j} k(x_i, y_j)
             + (1/M²) ∑_{j,j'} k(y_j, y_{j'}),
@@ -157,7 +159,7 @@ def maximum_mean_discrepancy(
             squared = jnp.sum(jnp.square(difference), axis=-1)
             return jnp.mean(jnp.exp(-squared / (2 * bandwidth**2)))
         if kind == "laplacian":
-            absolute = jnp.sum(jnp.abs(difference), axis=-1)
+            absolute = jnp.sum(safe.absolute(difference), axis=-1)
             return jnp.mean(jnp.exp(-absolute / bandwidth))
         return jnp.mean(-_norm(difference))
 

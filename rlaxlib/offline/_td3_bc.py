@@ -28,7 +28,9 @@ def td3_bc_loss(
 
     Takes one action of the policy and one of the data, returns one loss.
 
-    .. math:: L = -λ q(s, π(s)) + ‖π(s) - a‖²
+    ::
+
+        L = -λ q(s, π(s)) + ‖π(s) - a‖²
 
     The gradient flows through :math:`q` and the policy's action, not the weight. For
     ReBRAC, whose loss is :math:`-λ q + β_1 ‖π(s) - a‖²`, divide the weight by
@@ -75,7 +77,9 @@ def td3_bc_weight(
 
     Takes the values of a batch of actions, returns one weight.
 
-    .. math:: λ = α / ((1/B) ∑_i |q_i|)
+    ::
+
+        λ = α / ((1/B) ∑_i |q_i|)
 
     It makes the balance of value and cloning independent of the scale of the rewards.
 
@@ -119,7 +123,9 @@ def rebrac_critic_target(
 
     Takes one transition, returns one target.
 
-    .. math:: y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
+    ::
+
+        y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
     The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
     :math:`a_t` is the data's. With :math:`β_2 = 0` this is the target of TD3.

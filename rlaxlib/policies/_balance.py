@@ -29,7 +29,9 @@ def trajectory_balance_loss(
 
     Takes one trajectory, returns one loss.
 
-    .. math:: L = (log Z + ∑_t log P_F(a_t) - log R - ∑_t log P_B(a_t))²
+    ::
+
+        L = (log Z + ∑_t log P_F(a_t) - log R - ∑_t log P_B(a_t))²
 
     :math:`log Z` is a parameter with a learning rate of its own, 10 to 100 times
     higher. Its best value for a group of trajectories is the mean of
@@ -75,7 +77,7 @@ def sub_trajectory_balance_loss(
 
     Takes one trajectory, returns one loss.
 
-    .. math::
+    ::
 
         L = (∑_{i < j} λ^{j-i} δ_{i,j}²) / ∑_{i < j} λ^{j-i}
         δ_{i,j} = log F_i + ∑_{i ≤ t < j} (log P_F(a_t) - log P_B(a_t)) - log F_j

@@ -47,7 +47,9 @@ def kl_constraint_loss(
 
     Takes divergences of any shape, returns two losses of each, and the dual variable.
 
-    .. math:: L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
+    ::
+
+        L_KL = α KL,   L_α = α (ε - KL),   α = project(`penalty.alpha`)
 
     The first loss trains the policy, the second :math:`α`; other gradients are stopped.
 
@@ -89,7 +91,9 @@ def compute_parametric_kl_penalty_and_dual_loss(
 
     Takes divergences of any shape, returns two losses of each.
 
-    .. math:: L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
+    ::
+
+        L_KL = ∑_k α_k KL_k,   L_α = ∑_k α_k (ε_k - KL_k)
 
     `mpo_loss` describes the divergences, `kl_constraint_loss` the gradients.
 
@@ -144,7 +148,7 @@ def pid_lagrangian(
 
     Takes one mean cost at each update, returns the multiplier.
 
-    .. math::
+    ::
 
         λ_k = [K_P Δ_k + K_I I_k + K_D (C_k - C_{k-1})⁺]⁺,
         Δ_k = C_k - d,   I_k = (I_{k-1} + Δ_k)⁺
@@ -246,5 +250,6 @@ class PidLagrangian(FunctionTuple):
         delta = cost - self.limit
         integral = safe.relu(state.integral + delta).astype(dtype)
         derivative = safe.relu(cost - state.cost)
-        multiplier = self.k_p * delta + self.k_i * integral + self.k_d * derivative
+        multiplier = safe.product(self.k_p, delta) + safe.product(self.k_i, integral)
+        multiplier += safe.product(self.k_d, derivative)
         return safe.relu(multiplier), PidLagrangianState(integral, cost)

@@ -81,7 +81,9 @@ def constant_policy_targets(
 
     Takes the policy of a batch of states, returns N actions and weights for each state.
 
-    .. math:: a_i ~ p,   w_i = c,   i = 1 … N
+    ::
+
+        a_i ~ p,   w_i = c,   i = 1 … N
 
     Args:
         distribution: Distribution with `sample`, `log_prob` and `batch_shape`.
@@ -120,7 +122,9 @@ def zero_policy_targets(
 
     Takes the policy of a batch of states, returns N actions and weights for each state.
 
-    .. math:: a_i ~ p,   w_i = 0,   i = 1 … N
+    ::
+
+        a_i ~ p,   w_i = 0,   i = 1 … N
 
     Use them in place of other targets, such as those beyond the end of an episode.
 
@@ -159,7 +163,9 @@ def sampled_policy_distillation_loss(
 
     Takes the policy of a batch of states, returns the mean loss.
 
-    .. math:: L = -(1/N) ∑_i w_i log π(a_i)
+    ::
+
+        L = -(1/N) ∑_i w_i log π(a_i)
 
     The loss is also averaged over states. With samples from :math:`p` and weights
     :math:`q(a)/p(a)` it estimates the cross-entropy of :math:`π` relative to :math:`q`.

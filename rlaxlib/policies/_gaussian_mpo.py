@@ -82,7 +82,7 @@ def gaussian_mpo_loss(
 
     Takes one state, returns one loss, and its terms.
 
-    .. math::
+    ::
 
         L = -∑_i w_i [log Normal(a_i; μ, σ_old) + log Normal(a_i; μ_old, σ)]
             + L_η + L_μ + L_σ,

@@ -45,7 +45,9 @@ def policy_gradient_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math:: L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
+    ::
+
+        L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
     The mean divides by the number of valid steps, whatever their weights: :math:`T`
     without a `sample_mask`. `reinforce_loss` takes other distributions.
@@ -85,7 +87,7 @@ def policy_gradient_loss(
 @checked
 def reinforce_loss(
     log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -94,7 +96,9 @@ def reinforce_loss(
 
     Takes time steps, returns the loss of each.
 
-    .. math:: L_t = -Â_t log π(a_t)
+    ::
+
+        L_t = -Â_t log π(a_t)
 
     No gradient may flow through the actions. If they are sampled inside the
     differentiated function, pass :math:`log π` of `jax.lax.stop_gradient(a)`, or the
@@ -102,7 +106,7 @@ def reinforce_loss(
 
     Args:
         log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
-        adv: Advantages :math:`Â_t` of those actions, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all actions, or of each, shape `[]` or `[...]`.
         stop_target_gradients: Whether to stop the gradient of the advantages.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
@@ -137,7 +141,9 @@ def counterfactual_advantage(
 
     Takes time steps, returns the advantage of each.
 
-    .. math:: Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
+    ::
+
+        Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
 
     COMA has one critic for several agents. For each agent, :math:`q_t` are the values
     of its actions, given those that the other agents took.
@@ -186,7 +192,7 @@ def acer_policy_loss(
 
     Takes time steps, returns the loss of each.
 
-    .. math::
+    ::
 
         L_t = -min(c, ρ_t(a_t)) (G_t - v_t) log π_t(a_t)
             - ∑_a π_t(a) [1 - c/ρ_t(a)]⁺ (q_t(a) - v_t) log π_t(a),
@@ -195,7 +201,8 @@ def acer_policy_loss(
     The first term has truncated importance weights. The second corrects their bias with
     the critic: :math:`c = ∞` is importance sampling alone, :math:`c = 0` the critic
     alone. The policy's gradient flows through :math:`log π_t` alone. The trust region
-    of the paper is not included.
+    of the paper is not included. As the correction is over all actions, there are no
+    `RatioOutputs`; `importance_statistics` describes the weights of those taken.
 
     Args:
         logits_t: Logits of the policy :math:`π`, shape `[..., A]`.
@@ -260,7 +267,7 @@ def entropy_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
+    ::
 
         L = -(1/T) ∑_t w_t H_t,   H_t = -∑_a π_t(a) log π_t(a),
         π_t = softmax(logits_t)
@@ -306,7 +313,7 @@ def qpg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
+    ::
 
         L = -(1/T) ∑_t ∑_a π_t(a) (q_t(a) - ∑_b π_t(b) q_t(b)),
         π_t = softmax(logits_t)
@@ -352,7 +359,7 @@ def rm_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math::
+    ::
 
         L = -(1/T) ∑_t ∑_a π_t(a) [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,
         π_t = softmax(logits_t)
@@ -398,7 +405,9 @@ def rpg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math:: L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,   π_t = softmax(logits_t)
+    ::
+
+        L = (1/T) ∑_t ∑_a [q_t(a) - ∑_b π_t(b) q_t(b)]⁺,   π_t = softmax(logits_t)
 
     The gradient reaches the policy through the baseline :math:`∑_b π_t(b) q_t(b)`.
 
@@ -439,7 +448,9 @@ def dpg_loss(
 
     Takes one action, returns the loss of each of its dimensions.
 
-    .. math:: L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
+    ::
+
+        L_i = ½ ((a_i + g_i) - a_i)²,   g = ∇_a q(a)
 
     With the gradient of :math:`a + g` stopped, that by the action is :math:`-g`.
 
@@ -481,7 +492,7 @@ def invert_gradients(
 
     Takes one action, returns the gradient of each of its dimensions.
 
-    .. math::
+    ::
 
         g'_i = { g_i (h_i - a_i) / (h_i - l_i)   if g_i > 0
                { g_i (a_i - l_i) / (h_i - l_i)   otherwise

@@ -105,7 +105,7 @@ def mpo_loss(
     Takes sampled actions of any number of states, returns the loss of each state, and
     its terms.
 
-    .. math::
+    ::
 
         L = -∑_i w_i log π_θ(a_i) + η (ε_η + log (1/S) ∑_i e^{q_i/η})
             + ∑_k [α_k KL_k + α_k (ε_k - KL_k)],
@@ -197,7 +197,9 @@ def mpo_compute_weights_and_temperature_loss(
     Takes sampled actions of any number of states, returns the temperature loss of each
     state, and the weight of each action.
 
-    .. math:: w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
+    ::
+
+        w_i = e^{q_i/η} / ∑_j e^{q_j/η},   L_η = η (ε + log (1/S) ∑_i e^{q_i/η})
 
     At the minimum of :math:`L_η`, the weighted samples have the highest mean value of
     all policies within a divergence of :math:`ε` from the one that was sampled.
@@ -250,7 +252,7 @@ def categorical_mpo_loss(
 
     Takes one state, returns one loss, and its terms.
 
-    .. math::
+    ::
 
         L = -∑_a w_a log π(a) + η (ε_η + log ∑_a π_old(a) e^{q_a/η})
             + α KL + α (ε - KL)

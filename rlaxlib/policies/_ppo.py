@@ -67,7 +67,7 @@ class PpoValueOutputs(NamedTuple):
 def ppo_clip_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -79,7 +79,7 @@ def ppo_clip_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         ρ_t = π(a_t) / π_old(a_t)
@@ -92,7 +92,7 @@ def ppo_clip_loss(
     Args:
         log_prob: Log-probabilities or -densities :math:`log π(a_t)`, shape `[...]`.
         old_log_prob: The same of :math:`π_old`, the policy that acted, shape `[...]`.
-        adv: Advantages :math:`Â_t`, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all steps, or of each, shape `[]` or `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, inf], shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
@@ -147,7 +147,9 @@ def clipped_surrogate_pg_loss(
 
     Takes one trajectory, returns its mean loss.
 
-    .. math:: L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
+    ::
+
+        L = -(1/T) ∑_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε) Â_t)
 
     `ppo_clip_loss` takes log-probabilities, and has further options.
 
@@ -183,7 +185,7 @@ def decoupled_ppo_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
     proximal_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
@@ -196,7 +198,7 @@ def decoupled_ppo_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -w_t min(ρ_t Â_t, clip(ρ_t, 1 - ε, 1 + ε_high) Â_t),
         w_t = π_prox(a_t) / π_old(a_t),   ρ_t = π(a_t) / π_prox(a_t)
@@ -262,7 +264,7 @@ def ppo_value_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = max(ℓ(v_t - y_t), ℓ(clip(v_t, v_t^old - ε, v_t^old + ε) - y_t)),
         ℓ(x) = ½ x²

@@ -29,7 +29,7 @@ __all__ = [
 def ppo_penalty_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     coefficient: Float[ArrayLike, "in [0, inf)"],
     *,
     kl: Float[ArrayLike, "..."] | None = None,
@@ -40,7 +40,9 @@ def ppo_penalty_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math:: L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
+    ::
+
+        L_t = -ρ_t Â_t + β KL(π_old ‖ π)_t,   ρ_t = π(a_t) / π_old(a_t)
 
     `categorical_kl_divergence` or `multivariate_normal_kl_divergence` compute the KL,
     and `adaptive_kl_coefficient` adapts :math:`β`.
@@ -92,7 +94,7 @@ def adaptive_kl_coefficient(
     Takes the coefficient and mean divergence of one update, returns the next
     coefficient.
 
-    .. math::
+    ::
 
         β' = { 2 β   if KL > 1.5 d
              { ½ β   if KL < d/1.5
@@ -139,7 +141,7 @@ def adaptive_kl_coefficient(
 def simple_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in (0, inf]"] = 0.2,
     *,
     stop_target_gradients: bool = True,
@@ -149,7 +151,7 @@ def simple_policy_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -[ρ_t Â_t - (|Â_t| / (2 ε)) (ρ_t - 1)²],
         ρ_t = π(a_t) / π_old(a_t)
@@ -188,7 +190,7 @@ def simple_policy_loss(
 def discovered_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
+    adv: Float[ArrayLike, "[] or [...]"],
     alpha: Float[ArrayLike, "in (0, inf)"] = 2.0,
     beta: Float[ArrayLike, "in (0, inf)"] = 0.6,
     *,
@@ -199,7 +201,7 @@ def discovered_policy_loss(
 
     Takes time steps, returns the loss of each, and diagnostics.
 
-    .. math::
+    ::
 
         L_t = -(ρ_t Â_t - f(ρ_t, Â_t)),
         f = { [(ρ_t - 1) Â_t - α tanh((ρ_t - 1) Â_t/α)]⁺   if Â_t ≥ 0
@@ -209,7 +211,8 @@ def discovered_policy_loss(
     This is not direct preference optimisation.
 
     Args:
-        adv: Advantages :math:`Â_t`, standardised for the defaults, shape `[...]`.
+        adv: Advantage :math:`Â_t` of all steps, or of each, standardised for the
+            defaults, shape `[]` or `[...]`.
         alpha: Threshold :math:`α` if :math:`Â_t ≥ 0`, in (0, inf), shape `[]`.
         beta: Threshold :math:`β` if :math:`Â_t < 0`, in (0, inf), shape `[]`.
         Other arguments: as `ppo_clip_loss`.

@@ -47,7 +47,7 @@ def sac_critic_target(
 
     Takes transitions, returns the target of each.
 
-    .. math::
+    ::
 
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
@@ -94,7 +94,9 @@ def td3_critic_target(
 
     Takes transitions, returns the target of each.
 
-    .. math:: y = r_t + γ_t min_i q_i(s_t, a_t)
+    ::
+
+        y = r_t + γ_t min_i q_i(s_t, a_t)
 
     The next action is a `td3_target_action`. The minimum bounds the overestimation.
 
@@ -133,7 +135,9 @@ def td3_target_action(
 
     Takes one action, returns one action.
 
-    .. math:: a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
+    ::
+
+        a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
     TD3 has :math:`σ = 0.2` and :math:`c = 0.5` for actions in [-1, 1]. Scale both by
     half the range of other actions.
@@ -173,12 +177,16 @@ def sac_policy_loss(
     log_prob: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "[...] or [N, ...]"],
     temperature: Float[ArrayLike, "in [0, inf)"],
+    *,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of soft actor-critic (SAC).
 
     Takes actions, returns the loss of each.
 
-    .. math:: L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
+    ::
+
+        L = α log π(a_θ) - min_i q_i(a_θ),   a_θ = f_θ(ε)
 
     The gradient flows through the reparameterised action, such as
     :math:`tanh(μ + σ ε)`, into the critics and the log-density. The gradient of
@@ -188,9 +196,10 @@ def sac_policy_loss(
         log_prob: Log-density of the action, shape `[...]`.
         q: Value of the action, shape `[...]`; or by N critics, shape `[N, ...]`.
         temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -214,12 +223,15 @@ def sac_temperature_loss(
     target_entropy: Float[ArrayLike, "[] or [...]"],
     *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
 
     Takes actions, returns the loss of each.
 
-    .. math:: L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
+    ::
+
+        L = -α (log π(a) + H̄),   α = exp(`log_temperature`)
 
     The temperature rises while the entropy is below its target :math:`H̄`. The gradient
     of the policy is stopped. The paper has :math:`H̄ = -D` for D dimensions in [-1, 1];
@@ -232,9 +244,10 @@ def sac_temperature_loss(
         log_prob: Log-density of an action sampled from the policy, shape `[...]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
+        sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored actions.
 
     Raises:
         ArgumentError: If a shape, dtype or option is wrong.
@@ -264,7 +277,9 @@ def discrete_sac_value(
 
     Takes states, returns the value of each.
 
-    .. math:: v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
+    ::
+
+        v = ∑_a π(a) (min_i q_i(a) - α log π(a)),   π = softmax(logits)
 
     It replaces the sample of `sac_critic_target`: pass it as `v_t` to `qv_learning`. It
     is maximal for :math:`π = softmax(q/α)`, where it equals `soft_value`.
@@ -300,20 +315,24 @@ def discrete_sac_policy_loss(
     temperature: Float[ArrayLike, "in [0, inf)"],
     *,
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
     Takes states, returns the loss of each.
 
-    .. math:: L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
+    ::
+
+        L = ∑_a π(a) (α log π(a) - min_i q_i(a)),   π = softmax(logits)
 
     The gradients of the action values and the temperature are stopped.
 
     Args:
+        sample_mask: False for states to ignore, shape `[...]`; or None.
         Other arguments: as `discrete_sac_value`.
 
     Returns:
-        Loss, shape `[...]`, 0 if no action is legal.
+        Loss, shape `[...]`, 0 for ignored states and if no action is legal.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete `temperature` is wrong.
@@ -339,12 +358,13 @@ def discrete_sac_temperature_loss(
     *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
     Takes states, returns the loss of each.
 
-    .. math::
+    ::
 
         L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
         α = exp(`log_temperature`)
@@ -358,9 +378,10 @@ def discrete_sac_temperature_loss(
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        sample_mask: False for states to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss, shape `[...]`.
+        Loss, shape `[...]`, 0 for ignored states.
 
     Raises:
         ArgumentError: If a shape, dtype or option is wrong.

@@ -43,7 +43,7 @@ def cmpo_policy_targets(
 
     Takes one state, returns the target probability of each action.
 
-    .. math::
+    ::
 
         π_CMPO(a) = (1/z) π_prior(a) exp(clip(q(a) - v, -c, c)),
         z = ∑_a π_prior(a) exp(clip(q(a) - v, -c, c))
@@ -94,7 +94,7 @@ def cmpo_sample_weights(
 
     Takes the sampled actions of one state, returns the weight of each.
 
-    .. math::
+    ::
 
         w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
         z̃_i = (1/N) (z_init + ∑_{j ≠ i} e_j)
@@ -142,7 +142,7 @@ def mixed_value(
 
     Takes one state, returns its value.
 
-    .. math::
+    ::
 
         v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
         m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
@@ -188,7 +188,7 @@ def completed_q_values(
 
     Takes one state, returns the value of each action.
 
-    .. math::
+    ::
 
         q̄(a) = { q(a)    if N(a) > 0
                 { v_mix   otherwise
@@ -243,7 +243,9 @@ def gumbel_policy_targets(
 
     Takes one state, returns the target probability of each action.
 
-    .. math:: π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
+    ::
+
+        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
 
     :math:`q̄` are the `completed_q_values`, under which the target is never worse than
     the policy. For :math:`q̄` in [0, 1], the paper has :math:`c_scale` 1 on board games

@@ -77,7 +77,9 @@ def fisher_vector_product(
 
     Takes a KL function and two pytrees, returns a pytree.
 
-    .. math:: F v + c v,   F = ∇² KL(π_old ‖ π_θ) at θ = θ_old
+    ::
+
+        F v + c v,   F = ∇² KL(π_old ‖ π_θ) at θ = θ_old
 
     It is the Hessian of the divergence times a vector, without the matrix. The old
     policy in `kl` must have no gradient: compute it outside of the function, or stop
@@ -87,7 +89,7 @@ def fisher_vector_product(
     Args:
         kl: Function from parameters to the mean divergence
             :math:`KL(π_old ‖ π_θ)` over a batch of states, shape `[]`; on each device,
-            over its own states.
+            over its own states. It gets half precision in float32.
         params: Parameters :math:`θ` of the old policy, a pytree.
         vector: Vector :math:`v`, a pytree of the same structure and shapes.
         damping: Damping :math:`c`, in [0, inf), such as 0.1, which keeps the matrix
@@ -118,16 +120,20 @@ def fisher_vector_product(
     """
 
     def own(x: Array) -> Array:
-        return devices.own(x, axis_name)
+        wide = dtypes.raised(x)
+        if axis_name is None:
+            return wide
+        # In `jax.shard_map`, a gradient by an array that devices share is a sum over
+        # them, unlike in `jax.vmap`, `jax.pmap`, or with `check_vma=False`.
+        return wide + (0 * jax.lax.axis_index(axis_name)).astype(wide.dtype)
 
     def average(x: Array) -> Array:
         return devices.mean(x, axis_name)
 
-    def divergence(wide: ArrayTree) -> Array:
-        given = jax.tree.map(dtypes.like, wide, params)
-        return checks.result("kl(params)", kl(given))
+    def divergence(params: ArrayTree) -> Array:
+        return checks.result("kl(params)", kl(params))
 
-    at, along = jax.tree.map(lambda x: own(dtypes.raised(x)), (params, vector))
+    at, along = jax.tree.map(own, (params, vector))
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
     return _move(jax.tree.map(average, product), damping, vector)
 
@@ -142,7 +148,9 @@ def trust_region_step_size(
 
     Takes a direction and its product with the Fisher matrix, returns one number.
 
-    .. math:: α = √(2 δ / (xᵀ F x))
+    ::
+
+        α = √(2 δ / (xᵀ F x))
 
     A step :math:`α x` has a divergence of :math:`½ α² xᵀ F x = δ`, to second order.
 
@@ -189,7 +197,7 @@ def backtracking_line_search(
 
     Takes parameters and a step, returns new parameters, and diagnostics.
 
-    .. math::
+    ::
 
         θ' = θ + β^j s
         j = min {j : L(θ + β^j s) < L(θ) and KL(θ + β^j s) ≤ δ}
@@ -276,7 +284,7 @@ def cpo_step(
 
     Takes five numbers, returns the coefficients of the step.
 
-    .. math::
+    ::
 
         min_x gᵀ x   subject to   c + bᵀ x ≤ 0,   ½ xᵀ H x ≤ δ
         q = gᵀ H⁻¹ g,   r = gᵀ H⁻¹ b,   s = bᵀ H⁻¹ b
@@ -284,7 +292,7 @@ def cpo_step(
     Here :math:`g` and :math:`b` are the gradients of the loss and of the cost, and
     :math:`H` is the Fisher matrix. The solution is one of three:
 
-    .. math::
+    ::
 
         x = { -√(2 δ / q) H⁻¹ g               if it obeys the constraint
             { -(c/s) H⁻¹ b - t H⁻¹ (g - (r/s) b)   on its boundary, if c² ≤ 2 δ s
@@ -346,7 +354,9 @@ def acer_trust_region(
 
     Takes gradients of any batch, returns projected ones.
 
-    .. math:: z = g - max(0, (kᵀ g - δ) / ‖k‖²) k
+    ::
+
+        z = g - max(0, (kᵀ g - δ) / ‖k‖²) k
 
     It is the closest gradient to :math:`g` that does not raise the divergence by more
     than :math:`δ`, to first order. Both gradients are those with respect to the outputs

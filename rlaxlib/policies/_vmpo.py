@@ -50,7 +50,7 @@ def vmpo_loss(
 
     Takes a batch of steps, returns the loss of each step, and its terms.
 
-    .. math::
+    ::
 
         L_t = -N ψ_t log π_θ(a_t) + η (ε_η + log (1/K) ∑_{i ∈ D} e^{Â_i/η})
             + ∑_k [α_k KL_{k,t} + α_k (ε_k - KL_{k,t})],
@@ -142,7 +142,7 @@ def vmpo_compute_weights_and_temperature_loss(
 
     Takes a batch of steps, returns one temperature loss, and the weight of each step.
 
-    .. math::
+    ::
 
         ψ_t = (ρ_t e^{Â_t/η}) / ∑_{i ∈ D} ρ_i e^{Â_i/η},
         L_η = η (ε + log (1/K) ∑_{i ∈ D} ρ_i e^{Â_i/η})
@@ -214,7 +214,7 @@ def get_top_k_weights(
 
     Takes a batch of steps, returns 1 or 0 for each step.
 
-    .. math::
+    ::
 
         y_t = { 1   if Â_t is among the ⌊f N⌋ highest of the N valid steps
               { 0   otherwise

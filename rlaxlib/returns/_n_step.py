@@ -45,7 +45,7 @@ def n_step_transitions(
 
     Takes one trajectory, returns one n-step transition for each time step.
 
-    .. math::
+    ::
 
         R_t = ∑_{k=0}^{m-1} (∏_{j=1}^k γ_{t+j}) r_{t+1+k},
         Γ_t = ∏_{k=1}^m γ_{t+k},

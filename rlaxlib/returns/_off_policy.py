@@ -48,7 +48,7 @@ def general_off_policy_returns_from_action_values(
 
     Takes one trajectory, returns one return for each time step.
 
-    .. math::
+    ::
 
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
             + c_{t+1} (G_{t+1} - q_{t+1}(a_{t+1}))],   c_T = 0.
@@ -116,7 +116,7 @@ def general_off_policy_returns_from_q_and_v(
 
     Takes one trajectory, returns one return for each time step.
 
-    .. math::
+    ::
 
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],   c_T = 0.
 
@@ -175,7 +175,7 @@ def importance_corrected_td_errors(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = ρ_t (δ_t + γ_{t+1} λ_{t+1} e_{t+1}),   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t.
@@ -237,7 +237,7 @@ def tree_backup(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)

@@ -68,7 +68,7 @@ def vtrace(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
@@ -136,7 +136,7 @@ def leaky_vtrace(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
@@ -195,7 +195,7 @@ def vtrace_td_error_and_advantage(
 
     Takes one trajectory, returns three numbers for each time step.
 
-    .. math::
+    ::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,
@@ -257,7 +257,7 @@ def leaky_vtrace_td_error_and_advantage(
 
     Takes one trajectory, returns three numbers for each time step.
 
-    .. math::
+    ::
 
         e_t = ρ̄_t δ_t + γ_{t+1} c_t e_{t+1},   e_T = 0,
         δ_t = r_{t+1} + γ_{t+1} v_{t+1} - v_t,

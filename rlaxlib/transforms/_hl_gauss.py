@@ -35,7 +35,7 @@ def transform_to_hl_gauss(
 
     Takes values of any shape, returns one distribution for each.
 
-    .. math::
+    ::
 
         p_k = (Φ(z_{k+1}) - Φ(z_k)) / (Φ(z_K) - Φ(z_0)),   z_k = (e_k - x) / σ,
         e_k = e_0 + k w,   w = (e_K - e_0) / K,   σ = s w,
@@ -105,7 +105,9 @@ def transform_from_hl_gauss(
 
     Takes distributions, returns one value for each.
 
-    .. math:: x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
+    ::
+
+        x = ∑_k p_k (e_0 + (k + ½) w),   w = (e_K - e_0) / K
 
     Each bin counts at its centre. It inverts `transform_to_hl_gauss`.
 

@@ -71,7 +71,9 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
 
     Takes several transforms with their inverses, returns one.
 
-    .. math:: f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
+    ::
+
+        f(x) = f_n(… f_1(x)),   f⁻¹(y) = f_1⁻¹(… f_n⁻¹(y))
 
     Half precision is raised to single for the whole composition.
 
@@ -106,7 +108,7 @@ def twohot_pair(
 
     Takes the range of the bins, returns a transform and its inverse.
 
-    .. math::
+    ::
 
         f(x)_k = max(0, 1 - |x - b_k| / w),   f⁻¹(p) = ∑_k p_k b_k,
         b_k = b_0 + k w
@@ -149,7 +151,7 @@ def hl_gauss_pair(
 
     Takes the range of the bins, returns a transform and its inverse.
 
-    .. math::
+    ::
 
         f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
         f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
@@ -199,7 +201,9 @@ def muzero_pair(
 
     Takes the range of the bins, returns a transform and its inverse.
 
-    .. math:: f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
+    ::
+
+        f(x)_k = max(0, 1 - |h(x) - b_k| / w),   f⁻¹(p) = h⁻¹(∑_k p_k b_k)
 
     The inverse transforms the mean of transformed values. If returns vary, that is not
     the mean of the returns, which `unbiased_transform_pair` gives. Values whose
@@ -243,7 +247,7 @@ def unbiased_transform_pair(
 
     Takes the range of the bins, returns a transform and its inverse.
 
-    .. math::
+    ::
 
         f⁻¹(p) = ∑_k p_k b_k,
         b_k = h⁻¹(b'_0 + k (b'_{K-1} - b'_0) / (K - 1))
@@ -290,7 +294,9 @@ def outside_support(x: Float[ArrayLike, "..."], tx_pair: TxPair) -> Bool[Array, 
 
     Takes values of any shape, returns True or False for each.
 
-    .. math:: ¬(b_0 ≤ h(x) ≤ b_{K-1}),
+    ::
+
+        ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
     where :math:`h` is the transform before the bins, if there is one. The pair clips
     such values, which biases what is learnt: widen the range if they are frequent.

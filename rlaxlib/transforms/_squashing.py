@@ -36,7 +36,9 @@ def identity(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = x
+    ::
+
+        f(x) = x
 
     Args:
         x: Values, shape `[...]`.
@@ -64,7 +66,9 @@ def sigmoid(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = 1 / (1 + e^{-x})
+    ::
+
+        f(x) = 1 / (1 + e^{-x})
 
     Args:
         x: Values, shape `[...]`.
@@ -92,7 +96,9 @@ def logit(x: Float[ArrayLike, "... in [0, 1]"]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = log (x / (1 - x))
+    ::
+
+        f(x) = log (x / (1 - x))
 
     Args:
         x: Values in [0, 1], shape `[...]`.
@@ -120,7 +126,9 @@ def signed_logp1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) log(|x| + 1)
+    ::
+
+        f(x) = sign(x) log(|x| + 1)
 
     Of the transforms here it compresses the most. Its derivative at 0 is 1.
 
@@ -150,7 +158,9 @@ def signed_expm1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) (e^{|x|} - 1)
+    ::
+
+        f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
         x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
@@ -178,7 +188,9 @@ def symlog(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) log(|x| + 1)
+    ::
+
+        f(x) = sign(x) log(|x| + 1)
 
     Args:
         x: Values, shape `[...]`.
@@ -206,7 +218,9 @@ def symexp(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) (e^{|x|} - 1)
+    ::
+
+        f(x) = sign(x) (e^{|x|} - 1)
 
     Args:
         x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
@@ -236,7 +250,9 @@ def signed_hyperbolic(
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) (√(|x| + 1) - 1) + ε x
+    ::
+
+        f(x) = sign(x) (√(|x| + 1) - 1) + ε x
 
     The linear term bounds the derivative of the inverse by :math:`1/ε`.
 
@@ -271,7 +287,9 @@ def signed_parabolic(
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
+    ::
+
+        f(x) = sign(x) w (w + 2),   w = |x| / (h + √(h² + ε |x|)),   h = ½ + ε
 
     The form of Pohlen and others has no precision left for small :math:`x`.
 
@@ -304,7 +322,9 @@ def hyperbolic_sin(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sinh x = (e^x - e^{-x}) / 2
+    ::
+
+        f(x) = sinh x = (e^x - e^{-x}) / 2
 
     Args:
         x: Values, shape `[...]`. Beyond ±89, the result overflows in single precision.
@@ -333,7 +353,9 @@ def hyperbolic_arcsin(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = arsinh x = log (x + √(x² + 1))
+    ::
+
+        f(x) = arsinh x = log (x + √(x² + 1))
 
     It grows like `signed_logp1`, and is smooth at 0, where its derivative is 1.
 
@@ -366,7 +388,9 @@ def power(
 
     Takes values of any shape, returns one value for each.
 
-    .. math:: f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
+    ::
+
+        f(x) = sign(x) ((|x|/q + 1)^p - 1) / q,   q = √p
 
     Powers below 1 compress, powers above 1 expand. The inverse has power :math:`1/p`.
 

@@ -33,7 +33,7 @@ def transform_to_2hot(
 
     Takes values of any shape, returns one distribution for each.
 
-    .. math::
+    ::
 
         p_k = max(0, 1 - |x - b_k| / w),   b_k = b_0 + k w,
         w = (b_{K-1} - b_0) / (K - 1)
@@ -76,7 +76,9 @@ def transform_from_2hot(
 
     Takes distributions, returns one value for each.
 
-    .. math:: x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
+    ::
+
+        x = ∑_k p_k b_k,   b_k = b_0 + k (b_{K-1} - b_0) / (K - 1)
 
     It inverts `transform_to_2hot`, and decodes any predicted distribution.
 
@@ -114,7 +116,7 @@ def transform_to_2hot_nonlinear(
 
     Takes values of any shape, returns one distribution for each.
 
-    .. math::
+    ::
 
         p_k = (b_{k+1} - x) / (b_{k+1} - b_k),
         p_{k+1} = (x - b_k) / (b_{k+1} - b_k),   where b_k ≤ x < b_{k+1}
@@ -155,7 +157,9 @@ def transform_from_2hot_nonlinear(
 
     Takes distributions, returns one value for each.
 
-    .. math:: x = ∑_k p_k b_k
+    ::
+
+        x = ∑_k p_k b_k
 
     It inverts `transform_to_2hot_nonlinear`.
 

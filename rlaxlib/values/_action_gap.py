@@ -39,7 +39,9 @@ def persistent_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t [(1 - α) max_a q_t(a) + α q_t(a_{t-1})] - q_{t-1}(a_{t-1})
 
     `persistent_advantage_learning` has both branches of the paper's algorithm.
 
@@ -85,7 +87,7 @@ def advantage_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
+    ::
 
         δ = r_t + γ_t max_a q̄_t(a) - α [max_a q̄_{t-1}(a) - q̄_{t-1}(a_{t-1})]
             - q_{t-1}(a_{t-1})
@@ -143,7 +145,7 @@ def persistent_advantage_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
+    ::
 
         δ = r_t + γ_t max_a q̄_t(a) - α min(g_{t-1}, g_t) - q_{t-1}(a_{t-1}),
         g_k = max_a q̄_k(a) - q̄_k(a_{t-1})

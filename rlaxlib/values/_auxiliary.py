@@ -33,7 +33,7 @@ def pixel_control_rewards(
 
     Takes the images of one trajectory, returns one reward for each step and cell.
 
-    .. math::
+    ::
 
         r_{t,i,j} = (1 / (K² C)) ∑_{(y,x,c) ∈ cell (i,j)} |o_{t,y,x,c} - o_{t-1,y,x,c}|
 
@@ -79,7 +79,7 @@ def feature_control_rewards(
 
     Takes the features of one trajectory, returns one reward for each step and feature.
 
-    .. math::
+    ::
 
         r_t = { φ_t                 `feature`
               { |φ_t - φ_{t-1}|     `absolute_change`
@@ -140,7 +140,7 @@ def pixel_control_loss(
 
     Takes one trajectory, returns one loss for each time step and cell.
 
-    .. math::
+    ::
 
         L_{t,i,j} = ½ (G_{t,i,j} - q_{t,i,j}(a_t))²,
         G_{t,i,j} = r_{t+1,i,j} + γ_{t+1} G_{t+1,i,j},

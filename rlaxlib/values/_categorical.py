@@ -15,12 +15,13 @@ batch.
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from rlaxlib import distributions, transforms
-from rlaxlib._core import checks, gradients, indexing, pairs, safe
+from rlaxlib._core import checks, gradients, indexing, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int
-from rlaxlib.values._shared import hats
+from rlaxlib.values._shared import hats, sum_over
 
 __all__ = [
     "categorical_double_q_learning",
@@ -41,7 +42,7 @@ def categorical_l2_project(
 
     Takes one distribution, returns its probabilities on the new atoms.
 
-    .. math::
+    ::
 
         q_i = ∑_j p_j h_i(z_j),
         h_i(z) = { (z - z'_{i-1}) / (z'_i - z'_{i-1})   if z'_{i-1} < z ≤ z'_i
@@ -89,7 +90,9 @@ def categorical_td_learning(
 
     Takes one transition, returns one loss.
 
-    .. math:: L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
+    ::
+
+        L = -∑_k q_k log softmax(x)_k,   q = Π_z(r_t + γ_t z', softmax(x')),
 
     where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
 
@@ -139,7 +142,7 @@ def categorical_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = -∑_k q_k log softmax(x(a_{t-1}))_k,
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
@@ -181,7 +184,7 @@ def categorical_q_learning(
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
-    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
+    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
 @checked
@@ -200,7 +203,7 @@ def categorical_double_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = -∑_k q_k log softmax(x(a_{t-1}))_k,
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),   a^* = argmax_a s_t(a),
@@ -234,7 +237,7 @@ def categorical_double_q_learning(
     target = _project(z, probs_a_t, q_atoms_tm1)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = _cross_entropy(target, x, stop_target_gradients)
-    return indexing.nan_outside(loss, a_tm1, len(q_logits_tm1))
+    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
 
 
 @checked
@@ -249,7 +252,9 @@ def categorical_regression_loss(
 
     Takes one prediction and one target, returns one loss.
 
-    .. math:: L = -∑_k f(y)_k log softmax(x)_k
+    ::
+
+        L = -∑_k f(y)_k log softmax(x)_k
 
     Decode the predicted value by `tx_pair.apply_inv(softmax(x))`. It estimates the mean
     of the targets; with `muzero_pair`, the inverse transform of their mean transform. A
@@ -290,13 +295,22 @@ def categorical_regression_loss(
     return _cross_entropy(probs, logits, stop_target_gradients)
 
 
+def _nan_outside(loss: Array, index: Array, size: int) -> Array:
+    """Return a loss, or NaN if an index is outside of [0, size).
+
+    XLA may reduce values that are all NaN to minus infinity, so what was picked at the
+    index does not suffice.
+    """
+    return jnp.where(indexing.is_inside(index, size), loss, jnp.nan)
+
+
 def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
     """Share each probability between the two new atoms around its old atom."""
 
     def share(z: Array, p: Array) -> Array:
         return p * hats(z, z_q)
 
-    return pairs.sum_over(share, z_p, probs)
+    return sum_over(share, z_p, probs)
 
 
 def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:

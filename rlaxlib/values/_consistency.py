@@ -24,7 +24,9 @@ def cosine_consistency_loss(
 
     Takes predicted latent states of any batch, returns one loss for each.
 
-    .. math:: L = -ŷᵀ y / (‖ŷ‖ ‖y‖)
+    ::
+
+        L = -ŷᵀ y / (‖ŷ‖ ‖y‖)
 
     A model predicts the latent states of the next steps, and a target encoder, a moving
     average of the encoder, has the targets. SPR sums the loss over 5 steps, with

@@ -25,7 +25,9 @@ def dueling_q_values(
 
     Takes one state, returns one value for each action.
 
-    .. math:: q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),
+    ::
+
+        q(a) = v + A(a) - (1/|L|) ∑_{b ∈ L} A(b),
 
     where :math:`L` are the legal actions. For atoms or quantiles, map over their axis:
     `jax.vmap(rlaxlib.dueling_q_values, (0, 1), 1)`.

@@ -31,7 +31,7 @@ def ensemble_value(
 
     Takes one value for each critic, returns one value.
 
-    .. math::
+    ::
 
         v_min = min_i q_i,   v_mean = (1/N) ∑_i q_i,
         v_min_max_mix = w min_i q_i + (1 - w) max_i q_i
@@ -81,7 +81,9 @@ def subset_minimum(
 
     Takes one value for each critic, returns one value.
 
-    .. math:: v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
+    ::
+
+        v = min_{i ∈ M} q_i,   M ⊆ {1, …, N},   |M| = m,
 
     where all subsets are equally likely. The paper has :math:`m = 2` and
     :math:`N = 10`, and one subset for the whole batch: give `jax.vmap` one key with

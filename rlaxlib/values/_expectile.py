@@ -46,7 +46,9 @@ def expectile_regression_loss(
 
     Takes one distribution and its samples, returns one loss.
 
-    .. math:: L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
+    ::
+
+        L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| (y_j - x_i)²
 
     The minimisers are the expectiles of the samples at :math:`τ_i`. The targets must be
     samples, not expectiles: see `impute_expectile_samples`.
@@ -95,7 +97,7 @@ def expectile_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
         y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a (1/M) ∑_m s_m(a).
@@ -142,17 +144,21 @@ def impute_expectile_samples(
 
     The :math:`n` samples :math:`z`, of equal weight, solve
 
-    .. math:: ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k.
+    ::
+
+        ∑_i |τ_k - 1[z_i < e_k]| (z_i - e_k) = 0   for all k.
 
     With their mean :math:`m` and the convex, piecewise linear function
     :math:`P(x) = ∑_i max(x - z_i, 0)`, the equations are
 
-    .. math:: (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
+    ::
+
+        (1 - 2 τ_k) P(e_k) = n τ_k (m - e_k).
 
     The derivative of :math:`P` counts the samples below :math:`x`, so that these are
     differences of its convex conjugate. With :math:`P` linear between expectiles,
 
-    .. math::
+    ::
 
         z_i = P^*(i) - P^*(i - 1),   P^*(0) = 0,   P^*(n) = n m,
         P^*(i) = max_k [i e_k - P(e_k)]   for 0 < i < n.
@@ -205,7 +211,7 @@ def imputed_expectile_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_i (1/n) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
         y_j = r_t + γ_t z_j,   a^* = argmax_a s_{1/2}(a),

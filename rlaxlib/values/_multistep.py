@@ -50,7 +50,7 @@ def td_lambda(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - v_t,
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
@@ -105,7 +105,7 @@ def sarsa_lambda(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) q_{t+1}(a_{t+1}) + λ_{t+1} G_{t+1}],
@@ -164,7 +164,7 @@ def q_lambda(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) max_a q_{t+1}(a) + λ_{t+1} G_{t+1}],
@@ -209,7 +209,7 @@ def watkins_trace(
 
     Takes one trajectory, returns one trace coefficient for each time step.
 
-    .. math::
+    ::
 
         c_t = { 1   if q_t(a_t) = max_a q_t(a)
               { 0   otherwise
@@ -260,7 +260,7 @@ def retrace(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) q_{t+1}(a)
@@ -328,7 +328,7 @@ def retrace_continuous(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t - q_t,
         G_t = r_{t+1} + γ_{t+1} [v_{t+1} + c_{t+1} (G_{t+1} - q_{t+1})],

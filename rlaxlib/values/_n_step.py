@@ -36,7 +36,7 @@ def n_step_q_learning(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t^{(n)} - q_t(a_t),
         G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},   G_t^{(0)} = max_a q_t(a).
@@ -95,7 +95,7 @@ def n_step_double_q_learning(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = G_t^{(n)} - q_t(a_t),
         G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},

@@ -57,7 +57,7 @@ def quantile_regression_loss(
 
     Takes one distribution and its samples, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i]| ρ_κ(y_j - x_i),   ρ_0(u) = |u|,
         ρ_κ(u) = { ½ u²            if |u| ≤ κ
@@ -120,7 +120,7 @@ def quantile_q_learning(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
         y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a ∑_m w_m s_m(a),
@@ -196,7 +196,7 @@ def quantile_expected_sarsa(
 
     Takes one transition, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_a π_t(a) ∑_i (1/K) ∑_j |τ_i - 1[y_{j,a} < x_i(a_{t-1})]|
             ρ_κ(y_{j,a} - x_i(a_{t-1})),
@@ -269,7 +269,9 @@ def quantile_midpoints(
 
     Takes a number, returns as many fractions.
 
-    .. math:: τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
+    ::
+
+        τ̂_i = (2 i - 1) / (2 n),   i = 1, …, n
 
     The quantiles at these fractions, as samples, minimise the Wasserstein distance.
 
@@ -303,7 +305,9 @@ def cosine_embedding(
 
     Takes the fractions of one state, returns one vector for each.
 
-    .. math:: φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
+    ::
+
+        φ_i(τ) = cos(π i τ),   i = 0, …, D - 1
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
@@ -339,7 +343,7 @@ def fqf_fraction_loss(
 
     Takes the fractions of one state, returns one loss.
 
-    .. math::
+    ::
 
         L = ∑_{i=1}^{N-1} τ_i [2 F⁻¹(τ_i) - F⁻¹(τ̂_i) - F⁻¹(τ̂_{i-1})],
         τ̂_i = (τ_i + τ_{i+1}) / 2,
@@ -387,7 +391,9 @@ def tqc_targets(
 
     Takes the quantiles of all critics, returns the ones to learn from.
 
-    .. math:: z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
+    ::
+
+        z_{(1)} ≤ z_{(2)} ≤ … ≤ z_{(C N)}   of which the first C N - C d
 
     The paper drops :math:`d` = 0 to 5 of 25, against overestimation. Train each critic
     on :math:`r + γ (z - α log π)` by `quantile_regression_loss` with `huber_param=1`.
@@ -430,7 +436,7 @@ def energy_distance_loss(
 
     Takes two sets of samples, returns one loss.
 
-    .. math::
+    ::
 
         L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
@@ -464,4 +470,4 @@ def energy_distance_loss(
 
 def _mean_distance(x: Array, y: Array) -> Array:
     """Return the mean of |x_i - y_j| over all pairs."""
-    return jnp.mean(jnp.abs(x[:, None] - y[None, :]))
+    return jnp.mean(safe.absolute(x[:, None] - y[None, :]))

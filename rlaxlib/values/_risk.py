@@ -39,7 +39,9 @@ def conditional_value_at_risk(
 
     Takes the quantiles of one state, returns one value.
 
-    .. math:: C = (1/η) ∫_0^η F⁻¹(τ) dτ,
+    ::
+
+        C = (1/η) ∫_0^η F⁻¹(τ) dτ,
 
     where :math:`F⁻¹` has a step of width :math:`p_i` for each quantile :math:`x_i`.
     CVaR is the mean for :math:`η = 1`, and tends to the minimum as :math:`η` tends to
@@ -82,7 +84,9 @@ def wang_fractions(
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math:: β(τ) = Φ(Φ⁻¹(τ) + η),
+    ::
+
+        β(τ) = Φ(Φ⁻¹(τ) + η),
 
     with the standard normal distribution function :math:`Φ`.
 
@@ -119,7 +123,9 @@ def cpw_fractions(
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math:: β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
+    ::
+
+        β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
 
     For :math:`η < 1` this overweights both tails; :math:`η = 0.71` describes human
     subjects best. Below about 0.28 it is not monotonic.
@@ -159,7 +165,7 @@ def power_fractions(
 
     Takes the fractions of one state, returns one fraction for each.
 
-    .. math::
+    ::
 
         β(τ) = { τ^{1/(1+|η|)}             if η ≥ 0
                { 1 - (1 - τ)^{1/(1+|η|)}   otherwise

@@ -1,14 +1,19 @@
-"""What the chapters of values share: hat functions, asymmetric losses, traces."""
+"""What the chapters of values share: sums over samples, hat functions, traces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import pairs, safe
+from rlaxlib._core import safe
 from rlaxlib._core.indexing import pick
+
+# A batch of 256 with as many float32 entries each needs 16 MiB.
+AT_ONCE = 2**14
 
 
 def hats(z: Array, atoms: Array) -> Array:
@@ -47,7 +52,7 @@ def asymmetric_loss(
     def penalties(y_j: Array) -> Array:
         return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
 
-    return jnp.sum(pairs.sum_over(penalties, y)) / y.size
+    return jnp.sum(sum_over(penalties, y)) / y.size
 
 
 def retrace_coefficients(
@@ -58,3 +63,30 @@ def retrace_coefficients(
     # `0 / 0` is NaN.
     mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
     return safe.product(lambda_, jnp.minimum(1.0, pi / mu))
+
+
+def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
+    """Sum a function of one sample over all samples.
+
+    Few terms are computed at once. A loop over samples, whose terms are recomputed in
+    the backward pass, needs no memory for many.
+
+    Args:
+        function: A function of one entry of each array, which returns `[N]`.
+        *samples: Arrays, shape `[K]`.
+
+    Returns:
+        The sum, shape `[N]`.
+    """
+    all_terms = jax.vmap(function, out_axes=-1)
+    if cast(Any, jax.eval_shape)(all_terms, *samples).size <= AT_ONCE:
+        return jnp.sum(all_terms(*samples), axis=-1)
+    recomputed = cast(Any, jax.checkpoint)(function, prevent_cse=False)
+
+    def add(total: Array, each: tuple[Array, ...]) -> tuple[Array, None]:
+        return total + recomputed(*each), None
+
+    # An accelerator launches kernels for each iteration, here for 8 samples at once.
+    zeros = jnp.zeros_like(function(*(x[0] for x in samples)))
+    total, _ = jax.lax.scan(add, zeros, samples, unroll=8)
+    return total

@@ -5,7 +5,9 @@ Soft value, mellowmax, soft Q-learning and Munchausen Q-learning.
 With an entropy bonus of weight :math:`τ`, the temperature, the optimal policy is the
 softmax of the action values divided by :math:`τ`, and its value is the soft value
 
-.. math:: v = τ log ∑_a exp(q(a)/τ).
+::
+
+    v = τ log ∑_a exp(q(a)/τ).
 
 An action value of minus infinity marks an illegal action.
 
@@ -38,7 +40,7 @@ def soft_value(
 
     Takes one state, returns one value.
 
-    .. math::
+    ::
 
         v = τ log ∑_a exp(q(a)/τ) = ∑_a π(a) [q(a) - τ log π(a)],
         π(a) ∝ exp(q(a)/τ)
@@ -79,7 +81,9 @@ def mellowmax(
 
     Takes one state, returns one value.
 
-    .. math:: m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
+    ::
+
+        m = (1/ω) log((1/A) ∑_a exp(ω q(a)))
 
     :math:`A` counts the legal actions. As :math:`ω` tends to infinity, 0 or minus
     infinity, :math:`m` tends to the maximum, mean or minimum. It is `soft_value` at
@@ -136,7 +140,9 @@ def soft_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t τ log ∑_a exp(q_t(a)/τ) - q_{t-1}(a_{t-1})
 
     The target bootstraps from the `soft_value`.
 
@@ -187,7 +193,7 @@ def munchausen_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math::
+    ::
 
         δ = r_t + α max(l_0, τ log π̄_{t-1}(a_{t-1}))
             + γ_t ∑_a π̄_t(a) [q̄_t(a) - τ log π̄_t(a)] - q_{t-1}(a_{t-1}),

@@ -44,7 +44,9 @@ def td_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t v_t - v_{t-1}
+    ::
+
+        δ = r_t + γ_t v_t - v_{t-1}
 
     Args:
         v_tm1: Value of the state, shape `[]`.
@@ -83,7 +85,9 @@ def differential_td_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t - r̄ + v_t - v_{t-1}
+    ::
+
+        δ = r_t - r̄ + v_t - v_{t-1}
 
     Use it in continuing tasks that maximise the average reward. The same error,
     off-policy times the importance ratio, updates the rate by :math:`r̄ ← r̄ + η α δ`,
@@ -128,7 +132,9 @@ def sarsa(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t q_t(a_t) - q_{t-1}(a_{t-1})
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -172,7 +178,9 @@ def expected_sarsa(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t ∑_a π_t(a) q_t(a) - q_{t-1}(a_{t-1})
 
     The policy :math:`π` may differ from the policy that acted.
 
@@ -212,7 +220,9 @@ def q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t max_a q_t(a) - q_{t-1}(a_{t-1})
 
     Args:
         q_tm1: Action values, shape `[A]`.
@@ -255,7 +265,9 @@ def double_q_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t q_t(argmax_a q_t^sel(a)) - q_{t-1}(a_{t-1})
 
     The online network selects the action, which reduces the overestimation bias.
 
@@ -296,7 +308,9 @@ def qv_learning(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
+    ::
+
+        δ = r_t + γ_t v_t - q_{t-1}(a_{t-1})
 
     `td_learning` learns the state values at the same time.
 
@@ -339,7 +353,9 @@ def qv_max(
 
     Takes one transition, returns one TD error.
 
-    .. math:: δ = r_t + γ_t max_a q_t(a) - v_{t-1}
+    ::
+
+        δ = r_t + γ_t max_a q_t(a) - v_{t-1}
 
     `qv_learning` learns the action values at the same time.
 

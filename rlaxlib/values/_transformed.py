@@ -7,7 +7,9 @@ The network predicts values :math:`q = h(Q)`, where the transform :math:`h` redu
 their scale. A return is estimated from the inverse :math:`h⁻¹(q)` and untransformed
 rewards, and is then transformed. The fixed point is
 
-.. math:: q = h(E[r + γ h⁻¹(q')]).
+::
+
+    q = h(E[r + γ h⁻¹(q')]).
 
 If returns are random, it is not the transformed expected return, but is close to it
 where :math:`h` is nearly linear.
@@ -55,7 +57,7 @@ def transformed_lambda_returns(
 
     Takes one trajectory, returns one return for each time step.
 
-    .. math::
+    ::
 
         h(G_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1}) + λ_{t+1} G_{t+1}],
@@ -106,7 +108,7 @@ def transformed_n_step_returns(
 
     Takes one trajectory, returns one return :math:`h(G_t^{(n)})` for each time step.
 
-    .. math::
+    ::
 
         G_t^{(k)} = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) h⁻¹(v_{t+1})
             + λ_{t+1} G_{t+1}^{(k-1)}],
@@ -161,7 +163,7 @@ def transformed_general_off_policy_returns_from_action_values(
 
     Takes one trajectory, returns one return for each time step.
 
-    .. math::
+    ::
 
         h(G_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
@@ -218,7 +220,7 @@ def transformed_q_lambda(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = h(G_t) - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [(1 - λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}],
@@ -278,7 +280,7 @@ def transformed_retrace(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = h(G_t) - q_t(a_t),
         G_t = r_{t+1} + γ_{t+1} [∑_a π_{t+1}(a) h⁻¹(q_{t+1}(a))
@@ -336,7 +338,7 @@ def transformed_n_step_q_learning(
 
     Takes one trajectory, returns one TD error for each time step.
 
-    .. math::
+    ::
 
         e_t = h(G_t^{(n)}) - q_t(a_t),
         G_t^{(k)} = r_{t+1} + γ_{t+1} G_{t+1}^{(k-1)},   G_t^{(0)} = h⁻¹(q'_t(a_t)).

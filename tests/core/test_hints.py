@@ -416,6 +416,26 @@ MISTAKES = {
         ["vmap"],
     ),
     # --- The order of arguments. ---
+    "an index before its values": (
+        lambda: r.batched_index(ints(B), x(B, A)),
+        ["`values` and `indices` fit if they are exchanged"],
+        ["Convert"],
+    ),
+    "logits before a Python action": (
+        lambda: softmax.log_prob(x(A), 1),
+        ["`sample` and `logits` fit if they are exchanged"],
+        ["Convert"],
+    ),
+    "fields of a state": (
+        lambda: r.linucb_scores(r.LinearBanditState(x(A, A), x(A)), x(B, A), 1.0),
+        ["exchanged: the order is (weights, root)."],
+        ["contexts)"],
+    ),
+    "two bounds for one": (
+        lambda: r.clipped_surrogate_pg_loss(x(T), x(T), (0.8, 1.2)),
+        ["`epsilon` is (0.8, 1.2)"],
+        ANY_HINT,
+    ),
     "reward and action exchanged": (
         lambda: r.q_learning(x(A), 1.5, 1, 0.9, x(A)),
         ["`a_tm1` and `r_t` fit if they are exchanged", "(q_tm1, a_tm1, r_t, "],

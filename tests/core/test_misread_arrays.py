@@ -2,6 +2,7 @@
 
 import re
 
+import contract
 import numpy as np
 import pytest
 from catalogue import ALL
@@ -64,34 +65,67 @@ def dtype_of(spec):
     return DTYPES.get(spec.kind, np.float32) if spec else np.float32
 
 
+def arguments():
+    """Yield function, argument, annotation, path and spec of each array."""
+    for signature in ALL.values():
+        hints = signatures.typing.get_type_hints(
+            signature.function, include_extras=True
+        )
+        for argument in signature.arrays | signature.nested:
+            for path, spec in paths(argument, hints[argument]):
+                yield signature, argument, hints[argument], path, spec
+
+
+def error_of(signature, argument, hint, path, bad):
+    """Return the error of a call with one bad array, which names it."""
+    with pytest.raises(ArgumentError) as error:
+        signature.check({argument: build(argument, hint, path, bad)})
+    text = str(error.value)
+    assert text.startswith(f"`{path}` is "), (signature.function, path, text)
+    return text
+
+
 @pytest.mark.parametrize("kind", MISREAD)
 def test_every_array_argument_refuses_what_jax_would_misread(kind):
     count = 0
-    for name, signature in ALL.items():
-        given = signature.arrays | signature.nested
-        hints_of = signatures.typing.get_type_hints(
-            signature.function, include_extras=True
-        )
-        for argument in given:
-            for path, spec in paths(argument, hints_of[argument]):
-                if (
-                    spec
-                    and spec.kind in ("Key", "Bool", "Int")
-                    and kind == "long double"
-                ):
-                    continue
-                shape = (1,) * (len(spec.shapes[0]) if spec else 1)
-                bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
-                if kind == "big-endian" and dtype_of(spec) is bool:
-                    continue
-                value = build(argument, hints_of[argument], path, bad)
-                with pytest.raises(ArgumentError) as error:
-                    signature.check({argument: value})
-                text = str(error.value)
-                assert text.startswith(f"`{path}` is "), (name, path, text)
-                assert re.search("Convert it|Use `|Fill its|is a key", text), text
-                count += 1
+    for signature, argument, hint, path, spec in arguments():
+        is_whole = spec and spec.kind in ("Key", "Bool", "Int")
+        if is_whole and kind == "long double":
+            continue
+        if kind == "big-endian" and dtype_of(spec) is bool:
+            continue
+        shape = (1,) * (len(spec.shapes[0]) if spec else 1)
+        bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
+        text = error_of(signature, argument, hint, path, bad)
+        assert re.search("Convert it|Use `|Fill its|is a key", text), text
+        count += 1
     assert count > 500
+
+
+def test_every_array_of_integers_refuses_those_that_jax_would_cut():
+    count = 0
+    for signature, argument, hint, path, spec in arguments():
+        if spec and spec.kind in ("Int", "Real", "Shaped") and not spec.rules:
+            axes = [axis for axis in spec.shapes[0] if not specs.is_many(axis)]
+            bad = np.full([1 + ("+" in axis) for axis in axes], 2**32 + 1)
+            text = error_of(signature, argument, hint, path, bad)
+            assert "4294967297, must fit into 32 bits" in text, text
+            count += 1
+    assert count > 10
+
+
+def test_integers_beyond_32_bits_do_not_wrap():
+    new, old = np.ones(1, np.float32), np.zeros(1, np.float32)
+    for steps in (np.int64(2**32), 2**32):  # A wrapped step would be 0.
+        with pytest.raises(ArgumentError, match="jax_enable_x64"):
+            r.periodic_update(new, old, steps, 10)
+        with contract.x64(True):
+            assert r.periodic_update(new, old, steps, 10) == 0  # 2**32 is 6 mod 10.
+    with pytest.raises(ArgumentError, match=r"`counts` is 4294967300"):
+        r.count_bonus(np.array([2**32 + 4]))
+    mask = np.array([True, False])  # Nobody uses the step.
+    r.length_weighted_baseline(np.ones(2, "f4"), np.array([1, 2**40]), sample_mask=mask)
+    assert r.huber_loss(2**40) == 2.0**40 - 0.5
 
 
 def test_a_compiled_program_does_not_read_big_endian_memory():

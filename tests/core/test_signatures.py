@@ -568,3 +568,21 @@ def test_a_program_may_be_traced_under_a_transfer_guard():
         jax.jit(two(VECTOR, SCALAR)).trace(x)
         jax.jit(lambda x: rlaxlib.lambda_returns(x, x, x, 0.9)).trace(x)
         jax.jit(lambda x: two(VECTOR, SCALAR)(x, 1)).trace(x)
+
+
+# --- Errors of calls with several mistakes. ---
+
+
+def test_a_batch_with_a_missing_argument_is_an_argument_error():
+    q, actions, r_t = np.ones((3, 2), "f4"), np.zeros(3, int), np.ones(3, "f4")
+    with pytest.raises(ArgumentError, match=r"^q_learning: `q_tm1` has shape \(3, 2\)"):
+        rlaxlib.q_learning(q, actions, r_t)
+
+
+def test_an_entry_of_the_wrong_type_is_shown_and_not_the_whole():
+    penalty = rlaxlib.LagrangePenalty(1.0, 0.1)
+    with pytest.raises(ArgumentError) as error:  # A pair in place of a list of pairs.
+        rlaxlib.mpo_loss(np.ones(5, "f4"), np.ones(5, "f4"), penalty, (1.0, penalty))
+    assert (
+        str(error.value) == "mpo_loss: `kl_constraints[0]` is 1.0, must be a `tuple`."
+    )

@@ -334,6 +334,10 @@ def test_log_density_is_that_of_the_squashed_gaussian_with_the_same_mean_and_sig
             r"^SquashedGaussian.log_prob: `action_spec` is .* `maximum`, or `low` and",
         ),
         (
+            lambda: SQUASHED.prob(MU, MU, SIGMA, Spec(-1.0, 1.0), maximum=2.0),
+            r"`minimum` and `maximum` must be None beside an `action_spec`",
+        ),
+        (
             lambda: SQUASHED.logprob(MU, MU, SIGMA, Spec(None, 1.0)),
             r"^SquashedGaussian.log_prob: `minimum` is None",
         ),

@@ -6,6 +6,7 @@ import re
 
 import catalog
 import pytest
+from algorithms import DOCS
 
 import rlaxlib
 from rlaxlib._core.functions import FunctionTuple
@@ -32,11 +33,19 @@ def test_each_public_name_is_in_one_chapter():
     assert others == {"ArgumentError"}
 
 
-def test_the_front_page_links_to_each_topic():
-    page = (catalog.DOCS / "index.md").read_text(encoding="utf-8")
-    for topic in catalog.TOPICS:
-        place = "guide/language_models" if topic == "llm" else f"api/{topic}"
-        assert re.search(rf"<{place}>|:link: {place}\n", page), topic
+def test_the_readme_and_the_front_page_have_the_topics_of_help():
+    topics = catalog.topics()
+    assert sorted(", ".join(names for names, _ in topics).split(", ")) == sorted(
+        catalog.TOPICS
+    )
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    table = readme.partition("| topic | contents |\n|---|---|\n")[2].partition("\n\n")[
+        0
+    ]
+    assert table.splitlines() == [
+        f"| {'`, `'.join(f'`{names}`'.split(', '))} | {contents} |"
+        for names, contents in topics
+    ]
 
 
 def test_each_public_name_has_a_summary():
@@ -64,22 +73,22 @@ def test_functions_come_before_types_and_the_most_used_first():
     assert names[0] == "ppo_clip_loss"
 
 
-def test_uses_are_the_recipes_examples_and_pages_that_call_a_function():
+def test_uses_are_the_algorithms_examples_and_pages_that_call_a_function():
     uses = catalog.uses()["double_q_learning"]
-    assert ":ref:`Double DQN <recipes:Double DQN>`" in uses["Recipes"]
+    assert ":doc:`Double DQN </algorithms/double_dqn>`" in uses["Algorithms"]
     assert ":doc:`dqn </gallery/dqn>`" in uses["Examples"]
     assert ":doc:`/guide/gradients`" not in uses.get("Guide", [])
 
 
 def test_similar_names_exist():
-    names = (catalog.DOCS / "_ext" / "similar.txt").read_text("utf-8").split()
+    names = (DOCS / "_ext" / "similar.txt").read_text("utf-8").split()
     assert set(names) <= set(catalog.NAMES)
 
 
 def test_types_that_compute_have_equation_example_and_references():
     for name in set(TYPES) - set(RECORDS):
         docstring = catalog.docstring(name)
-        assert all(part in docstring for part in ("math::", "Example:", "References:"))
+        assert all(part in docstring for part in ("\n::\n", "Example:", "References:"))
 
 
 def test_data_are_transform_pairs():

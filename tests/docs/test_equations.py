@@ -10,7 +10,7 @@ import pytest
 import rlaxlib
 
 SOURCES = sorted(Path(rlaxlib.__file__).parent.rglob("*.py"))
-BLOCK = r"^( *)\.\. math::(?: |\n\n)((?<= ).+\n|(?:\1 +.*\n|\n)+)"
+BLOCK = r"^( *)::\n\n((?:\1 +.*\n|\n)+)"
 INLINE = r":math:`([^`]*)`"
 
 
@@ -92,7 +92,7 @@ def test_all_equations_of_the_library_are_converted_to_latex():
     for path in SOURCES:
         source = path.read_text(encoding="utf-8")
         blocks = [found[1] for found in re.findall(BLOCK, source, re.M)]
-        assert len(blocks) == source.count(".. math::"), path
+        assert len(blocks) == len(re.findall("^ *::$", source, re.M)), path
         for text in blocks:
             assert equations.to_tex(text), path
         assert all(map(equations.to_inline_tex, re.findall(INLINE, source))), path

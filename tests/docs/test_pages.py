@@ -1,13 +1,16 @@
 """Run the code of the README and of every page of the manual."""
 
+import ast
 import doctest
 import inspect
+import json
 import re
 import sys
 import textwrap
 import types
 from pathlib import Path
 
+import algorithms
 import catalog
 import jax
 import pytest
@@ -19,7 +22,8 @@ DOCS = ROOT / "docs"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    if "_build" not in path.parts
+    # The code of algorithms is run by test_uses.py.
+    if not {"_build", "_templates", "algorithms"} & set(path.parts)
 }
 
 CLOCK = "docs/guide/clock.md"
@@ -108,6 +112,46 @@ def test_the_table_of_orders_has_the_arguments_of_the_functions():
             ]
             listed = re.findall("`(.+?)`", arguments)
             assert required[: len(listed)] == listed, name
+
+
+def code_of(cells):
+    """Return the syntax tree of the code of several cells."""
+    return ast.dump(ast.parse("\n".join(cells)))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "/guide/" in page])
+def test_a_notebook_has_the_code_of_its_page(page):
+    manual = pytest.importorskip("manual", reason="The extra `docs` is not installed.")
+    found = json.loads(manual.notebook(PAGES[page]))["cells"]
+    sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
+    parse = doctest.DocTestParser().get_examples
+    run = [code for _, language, code in blocks(PAGES[page]) if language == RUN]
+    cells = [
+        "".join(x.source for x in parse(code)) if code.startswith(">>>") else code
+        for code in run
+    ]
+    assert code_of(sources) == code_of(cells)
+
+
+@pytest.mark.parametrize("name", algorithms.algorithms())
+def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
+    manual = pytest.importorskip("manual", reason="The extra `docs` is not installed.")
+    page = algorithms.algorithms()[name]
+    found = json.loads(manual.notebook(manual.algorithm_page(page), "python"))["cells"]
+    sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
+    functions = [x.code for x in page.functions] + [x.source for x in page.helpers]
+    assert code_of(sources) == code_of([page.imports, *functions])
+
+
+def test_the_ratios_of_the_benchmarks_are_those_of_the_last_run():
+    results = (ROOT / "benchmarks" / "results.md").read_text(encoding="utf-8")
+    run, compilation = re.search(
+        r"geometric mean \| \| (\S+) \| \| (\S+)", results
+    ).groups()
+    text = PAGES["docs/benchmarks.md"]
+    assert f"takes {run} of the time" in text
+    assert f"its compilation {compilation}:" in text
+    assert f"takes {run} of the time" in PAGES["README.md"]
 
 
 @pytest.mark.parametrize(

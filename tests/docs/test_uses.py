@@ -1,11 +1,13 @@
-"""Test that the manual shows a use of each function, and leads to each recipe."""
+"""Test that the manual shows a use of each function, and a page of each recipe."""
 
 import ast
+import builtins
 import functools
 import inspect
 import re
 from pathlib import Path
 
+import algorithms
 import catalog
 import pytest
 
@@ -22,9 +24,7 @@ OURS = {
 FENCE = re.compile(
     r"^ *`{3,}(?:python|\{code-block\} *python)\n(.*?)^ *`{3,} *$", re.M | re.S
 )
-SHOWN = re.compile(r"recipes/(\w+)\.py\n:pyobject: (\w+)\n")
-RECIPES = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^### (.+)\n((?:(?!^#).*\n?)*)", RECIPES, re.M))
+ALGORITHMS = algorithms.algorithms()
 
 
 def names_in(code):
@@ -89,12 +89,49 @@ def known_as():
     return found
 
 
-def test_each_recipe_is_on_the_page_once():
-    assert sorted(re.findall(SHOWN, RECIPES)) == sorted(recipes())
+def shown():
+    """Return file and name of each function on a page."""
+    pages = [algorithms.needs(each.functions) for each in ALGORITHMS.values()]
+    return {(x.file.removeprefix("recipes/"), x.name) for page in pages for x in page}
 
 
-@pytest.mark.parametrize("title", SECTIONS)
-def test_a_search_for_a_recipe_leads_to_functions_that_it_uses(title):
-    used_by_it = uses(re.findall(SHOWN, SECTIONS[title]))
+def test_each_recipe_is_on_a_page():
+    assert set(recipes()) - shown() == set()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_code_of_a_page_needs_no_other_code(name):
+    page, module = ALGORITHMS[name], {"__name__": name}
+    exec(f"{page.imports}\n\n{page.code}", module)
+    functions = [each.name for each in algorithms.needs(page.functions)]
+    assert len(functions) == len(set(functions))
+    tree = ast.parse(page.code)
+    names = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
+    own = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+    own |= {each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)}
+    own |= {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+    assert {each.id for each in names} - own - set(dir(builtins)) <= set(module)
+
+
+def test_facts_are_of_algorithms_and_examples_that_exist():
+    facts = algorithms.FACTS
+    files = {
+        file.removeprefix("recipes/") for file in algorithms.definitions("recipes")
+    }
+    assert {*facts["defaults"], *facts["algorithms"]} <= files
+    assert set(facts["agents"]) <= set(catalog.examples())
+    for file in facts["algorithms"].values():
+        assert set(file) <= set(ALGORITHMS)
+        for each in file.values():
+            assert {*each.get("with", ()), *each.get("see", ())} <= set(ALGORITHMS)
+            assert set(each.get("agents", ())) <= set(catalog.examples())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_search_for_an_algorithm_leads_to_functions_that_it_uses(name):
+    pages = [ALGORITHMS[x] for x in (name, *ALGORITHMS[name].facts.get("with", ()))]
+    functions = [x for page in pages for x in page.functions]
+    shown = [(x.file.removeprefix("recipes/"), x.name) for x in functions]
+    title = ALGORITHMS[name].facts["title"].partition(": ")[0]
     for keyword in suggestions.keywords(title):
-        assert known_as().get(keyword.lower(), set()) & used_by_it, keyword
+        assert known_as().get(keyword.lower(), set()) & uses(shown), keyword

@@ -236,10 +236,17 @@ def variants(value, mask_shape=()):
         yield from (1.5 * value + 0.1, 0.5 * value, 0.001 * value)
     elif jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         yield jax.random.split(value)[0]
-    elif jnp.issubdtype(value.dtype, jnp.floating):
-        yield from (0.7 * value, jnp.sign(value), jnp.flip(value), 3 * value)
     else:
-        yield jnp.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
+        yield from variants_of_array(np.asarray(value))
+
+
+def variants_of_array(value):
+    """Yield other values of an array, in NumPy: JAX would compile each change."""
+    if value.dtype.kind == "f":
+        yield from (np.float32(0.7) * value, np.sign(value), np.flip(value), 3 * value)
+    else:
+        other = np.roll(value, 1, axis=0) if value.ndim else (value + 1) % plain.A
+        yield other.astype(value.dtype)
 
 
 def changes(called):
@@ -308,7 +315,14 @@ STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discou
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
-    *("ref_log_prob", "values", "teacher_logits", "sampler_log_prob", "returns"),
+    *(
+        "ref_log_prob",
+        "values",
+        "teacher_logits",
+        "teacher_log_prob",
+        "sampler_log_prob",
+        "returns",
+    ),
 }
 MASKED = sorted(readers("sample_mask"))
 CUT = sorted(readers("truncated_t"))

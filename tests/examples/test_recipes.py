@@ -38,6 +38,7 @@ MAY_RISE = (
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
+    *("shaped_rewards", "token_advantages"),
     "reference",
     *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
@@ -89,7 +90,9 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
         learned = jax.tree.map(lambda x, g: x - 1e-3 * jnp.sign(g), params, gradient)
         return (loss, gradient, stopped), plain, case.plain(learned, target_params)
 
-    (loss, gradient, stopped), (plain, expected), after = run(params, target_params)
+    # In NumPy, since JAX would compile the comparison of each shape.
+    found = jax.tree.map(np.asarray, run(params, target_params))
+    (loss, gradient, stopped), (plain, expected), after = found
     if case.cosine is not None:
         found = cosine(gradient, expected)
         np.testing.assert_allclose(found, case.cosine, atol=5e-3)
@@ -146,6 +149,43 @@ def test_recipes_name_the_source_that_they_are_compared_with():
             assert "the same loss" not in docstring, name
             assert case.factor == 1, name
             assert case.cosine is None, name
+
+
+def with_head(w, inputs):
+    """Return hidden states and a head, whose product are the logits of `bigrams`."""
+    return 2 * w[inputs], jnp.eye(plain.M) / 2
+
+
+def with_head_and_values(w, inputs):
+    logits, values = language_losses.bigrams_and_values(w, inputs)
+    return (2 * logits, jnp.eye(plain.M) / 2), values
+
+
+HEADS = {"bigrams": with_head, "bigrams_and_values": with_head_and_values}
+NEED_LOGITS = ("on_policy_distillation", "otb")
+
+
+def model(name):
+    """Return the name of the network that a case applies."""
+    arguments = getattr(CASES[name].loss, "arguments", {})
+    return getattr(arguments.get("apply"), "__name__", "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in CASES if name not in NEED_LOGITS and model(name) in HEADS],
+)
+def test_a_head_in_place_of_logits_gives_the_same_loss(name):
+    case = CASES[name]
+    head = HEADS[model(name)]
+    found, expected = (
+        jax.jit(jax.value_and_grad(lambda x, f=f: case.loss(x, case.params[1], **f)))(
+            case.params[0]
+        )
+        for f in ({"apply": head}, {})
+    )
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
 
 # --- What the recipes return that is not a loss. ---

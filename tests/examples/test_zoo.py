@@ -122,10 +122,11 @@ def test_page_has_its_curve_and_numbers(name):
     entry = ENTRIES[name]
     assert set(entry.fails) <= set(FAULTS)
     text = page.PAGE.read_text("utf-8")
-    (line,) = re.findall(rf"^\| .* `{name}` \|.*", text, re.M)
+    (line,) = re.findall(rf"^\| .*\(algorithms/{name}\.md\).*", text, re.M)
+    assert line.split("|")[1].strip() == page._link(name, entry.recipe)
     _, _, _, states, worst, *_ = line.split("|")
     assert float(states) == pytest.approx(entry.states, abs=0.0051)
     assert float(worst) >= entry.states - 0.005
     before = text.partition(line)[0]
-    assert re.findall(r"^(.+)\n\n\| Recipe", before, re.M)[-1] == page.task(entry)
+    assert re.findall(r"^(.+)\n\n\| Algorithm", before, re.M)[-1] == page.task(entry)
     assert (page.CURVES / f"{name}.svg").exists()

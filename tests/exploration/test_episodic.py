@@ -249,6 +249,11 @@ def test_half_precision_is_remembered_and_summed_in_single():
     assert np.isfinite(state.distance_sum)
 
 
+def test_double_precision_of_numpy_is_read_in_single():
+    rewards, state = rlaxlib.episodic_memory_intrinsic_rewards(np.ones((2, 3)), 1, 1.0)
+    assert rewards.dtype == state.memory.dtype == np.float32  # Without a warning.
+
+
 def test_memory_keeps_its_dtype():
     state = rlaxlib.IntrinsicRewardState(jnp.bfloat16(sample(SIZE, COLUMNS)))
     with jax.numpy_dtype_promotion("standard"):

@@ -53,6 +53,17 @@ def total(function, **settings):
 token_log_probs = jax.jit(rlaxlib.token_log_probs, static_argnames="with_entropy")
 
 
+def test_each_token_may_have_a_temperature():
+    logits = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
+    tokens, temperature = np.array([[0, 4, 2], [1, 1, 3]]), np.float32([1.0, 0.5, 2.0])
+    temperatures = np.broadcast_to(temperature, tokens.shape)
+    found = token_log_probs(logits, tokens, temperature=temperatures, with_entropy=True)
+    for i, each in enumerate(temperature):
+        settings = {"temperature": each, "with_entropy": True}
+        expected = token_log_probs(logits[:, i], tokens[:, i], **settings)
+        close([x[:, i] for x in found], expected)
+
+
 def test_log_probs_of_equal_logits_are_uniform():
     logits, tokens = np.zeros((2, 4), np.float32), np.array([0, 3])
     log_prob, entropy = token_log_probs(logits, tokens, with_entropy=True)

@@ -151,6 +151,16 @@ def test_only_the_log_probabilities_of_the_policy_have_a_gradient(loss):
     assert np.any(by_new)
 
 
+@pytest.mark.parametrize("name", ["cispo", "sapo", "gmpo"])
+def test_advantages_have_a_gradient_unless_the_flag_stops_it(name):
+    def total(adv, flag):
+        return jnp.sum(LOSSES[name](NEW, OLD, adv, stop_target_gradients=flag))
+
+    by_adv = jax.jit(jax.grad(total))
+    assert by_adv(2.0, True) == 0
+    assert by_adv(2.0, False) != 0
+
+
 @pytest.mark.parametrize("adv", [-1.0, 0.0, 1.0])
 @pytest.mark.parametrize("name", ["cispo", "sapo"])
 def test_extreme_ratios_give_finite_losses_and_gradients(name, adv):

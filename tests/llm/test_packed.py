@@ -48,22 +48,27 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_tokens_of_a_packed_row_are_those_of_their_answers(name):
+def test_tokens_of_a_packed_row_are_those_of_their_answers(name, is_mixed):
+    """Answers may be interleaved, such as the turns of several agents."""
+    order = RNG.permutation(SIZE) if is_mixed else np.arange(SIZE)
+    ids, mask, advs = IDS[order], MASK[order], ADV[order]
+
     def packed(log_prob):
         return FUNCTIONS[name](
-            log_prob, OLD, ADV, sample_mask=MASK, segment_ids=IDS
+            log_prob, OLD, advs, sample_mask=mask, segment_ids=ids
         ).astype(float)
 
     def alone(log_prob):
         found = jnp.zeros(SIZE)
-        for at in ANSWERS:
-            adv = ADV[at[0]]
-            each = FUNCTIONS[name](log_prob[at], OLD[at], adv, sample_mask=MASK[at])
+        for at in (np.flatnonzero(each == ids) for each in (0, 2, 1, 5)):
+            adv = advs[at[0]]
+            each = FUNCTIONS[name](log_prob[at], OLD[at], adv, sample_mask=mask[at])
             found = found.at[at].set(each.astype(float))
         return found
 
-    used = np.isin(np.arange(SIZE), np.concatenate(ANSWERS))
+    used = ids != 6
     found, expected = (np.asarray(f(LOG_PROB)) for f in (packed, alone))
     close(found[used], expected[used], rtol=1e-5, atol=1e-6)
     value = RNG.normal(size=SIZE) * used

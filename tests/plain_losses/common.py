@@ -15,12 +15,19 @@ stop = jax.lax.stop_gradient
 RANDOM = np.random.default_rng(0)
 
 
+def seed(name):
+    """Make the inputs of a module independent of those before."""
+    state = np.random.default_rng(list(name.encode())).bit_generator.state
+    RANDOM.bit_generator.state = state
+
+
 def normal(*shape):
-    return jnp.asarray(RANDOM.normal(size=shape), jnp.float32)
+    # NumPy converts: JAX would compile a program for each shape.
+    return jax.device_put(RANDOM.normal(size=shape).astype(np.float32))
 
 
 def integers(below, *shape):
-    return jnp.asarray(RANDOM.integers(below, size=shape))
+    return jax.device_put(RANDOM.integers(below, size=shape).astype(np.int32))
 
 
 class Case(NamedTuple):

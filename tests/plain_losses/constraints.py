@@ -16,8 +16,12 @@ from plain_losses.common import (
     normal,
     of,
     pick,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 ADV, COST_ADV = normal(B, T), normal(B, T)
 

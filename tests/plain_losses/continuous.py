@@ -30,9 +30,13 @@ from plain_losses.common import (
     mean_and_stddev,
     of,
     pick,
+    seed,
     stop,
 )
 from plain_losses.value_based import categorical
+
+seed(__name__)
+
 
 NOT_DONE = (ACTION.discount_t > 0).astype(jnp.float32)
 

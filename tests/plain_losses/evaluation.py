@@ -16,8 +16,12 @@ from plain_losses.common import (
     linear,
     normal,
     pick,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 K = 2
 PSI, PSI_PARAMS = linear(A, K)

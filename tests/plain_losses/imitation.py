@@ -25,8 +25,12 @@ from plain_losses.common import (
     of,
     pick,
     pool,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 EXPERT = ACTION._replace(s_tm1=normal(B, F), a_tm1=jnp.tanh(normal(B, D)))
 IS_EXPERT = jnp.array([True, False, True, False])

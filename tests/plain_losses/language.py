@@ -5,7 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 from recipes import language as recipes
 
-from plain_losses.common import Batch, Case, M, T, integers, normal, of, pick, stop
+from plain_losses.common import (
+    Batch,
+    Case,
+    M,
+    T,
+    integers,
+    normal,
+    of,
+    pick,
+    seed,
+    stop,
+)
+
+seed(__name__)
+
 
 PROMPTS, G, LAST = 2, 3, jnp.array([3, 5, 2, 4, 5, 1])
 MASK = jnp.arange(T)[None] < LAST[:, None]
@@ -30,6 +44,7 @@ ANSWERS = answers()._replace(
     mismatched=answers(),
     teacher_logits=normal(PROMPTS * G, T, M),
 )
+ANSWERS = ANSWERS._replace(teacher_log_prob=jnp.roll(ANSWERS.ref_log_prob, 1, axis=0))
 PREFERENCES = Batch(chosen=answers(), rejected=answers())
 TABLE = 0.5 * normal(M, M), None
 WIDE_TABLE = 0.5 * normal(M, M + 1), None
@@ -245,6 +260,33 @@ def plain_vapo(p, t):
     return policy_loss + 0.5 * value_loss + 0.1 * positive_lm_loss
 
 
+def plain_rlhf_ppo(p, t):
+    """openai/lm-human-preferences@cbfd210, lm_human_preferences/train_policy.py.
+
+    With whiten_rewards=False.
+    """
+    scores, values = ANSWERS.rewards.reshape(-1), ANSWERS.values
+    kl = ANSWERS.old_log_prob - ANSWERS.ref_log_prob
+    advantages = []
+    for i, gen_length in enumerate(LAST.tolist()):
+        rewards = (-0.05 * kl[i, :gen_length]).at[-1].add(scores[i])
+        lastgaelam, row = 0.0, [0.0] * T
+        for k in reversed(range(gen_length)):
+            nextvalues = values[i, k + 1] if k < gen_length - 1 else 0.0
+            delta = rewards[k] + 1.0 * nextvalues - values[i, k]
+            lastgaelam = row[k] = delta + 1.0 * 0.95 * lastgaelam
+        advantages.append(jnp.stack(list(map(jnp.asarray, row))))
+    advantages = jnp.stack(advantages)
+    returns, mean = advantages + values, masked_mean(advantages)
+    var = masked_mean((advantages - mean) ** 2)
+    advantages = (advantages - mean) * jax.lax.rsqrt(var + 1e-8)
+    vpred = p[ANSWERS.inputs][..., M]
+    vpredclipped = jnp.clip(vpred, values - 0.2, values + 0.2)
+    vf_losses = (vpred - returns) ** 2, (vpredclipped - returns) ** 2
+    vf_loss = 0.5 * masked_mean(jnp.maximum(*vf_losses))
+    return masked_mean(clipped(coef_1(p), advantages)) + 0.1 * vf_loss
+
+
 def sequence_logps(p, b, average=False):
     """Return log-probabilities of answers, and those of the reference."""
     sums = (jnp.sum(x * MASK, axis=-1) for x in (logps(p, b), b.ref_log_prob))
@@ -327,6 +369,15 @@ def plain_distillation(p, t):
     return jnp.sum(jsd * MASK[..., None]) / jnp.sum(MASK)
 
 
+def plain_sampled_distillation(p, t):
+    """thinking-machines-lab/tinker-cookbook@9dfcc3a.
+
+    tinker_cookbook/distillation/train_on_policy.py, where the loss is a sum.
+    """
+    reverse_kl = ANSWERS.old_log_prob - ANSWERS.teacher_log_prob
+    return jnp.sum(-coef_1(p) * -reverse_kl * MASK)
+
+
 def case(name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, **kwargs):
     names = ("factor", "cosine", "meaningless")
     agreement = {name: kwargs.pop(name) for name in names if name in kwargs}
@@ -353,15 +404,21 @@ CASES = {
         1.0,
         apply=bigrams_and_values,
         params=WIDE_TABLE,
-        cosine=0.997,
+        cosine=0.999,
     ),
     "dpo": case("dpo", plain_dpo, batch=PREFERENCES),
     "ipo": case("ipo", plain_ipo, batch=PREFERENCES),
     "simpo": case("simpo", plain_simpo, batch=PREFERENCES),
-    "orpo": case("orpo", plain_orpo, batch=PREFERENCES, cosine=0.919),
+    "orpo": case("orpo", plain_orpo, batch=PREFERENCES, cosine=0.903),
     "kto": case("kto", plain_kto),
     "reward_model": case(
         "reward_model", plain_reward_model, apply=score, batch=PREFERENCES
+    ),
+    "rlhf_ppo": case(
+        "rlhf_ppo", plain_rlhf_ppo, apply=bigrams_and_values, params=WIDE_TABLE
+    ),
+    "sampled_distillation": case(
+        "sampled_distillation", plain_sampled_distillation, factor=1 / 20
     ),
     "on_policy_distillation": case("on_policy_distillation", plain_distillation),
 }

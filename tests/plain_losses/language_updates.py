@@ -1,11 +1,13 @@
 """Losses of `recipes/language_updates.py` in plain `jax.numpy`."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from recipes import language_updates as recipes
 
-from plain_losses.common import Case, T, normal, of, pick, stop
+from plain_losses.common import KEY, Case, T, normal, of, pick, seed, stop
 from plain_losses.language import (
     ANSWERS,
     MASK,
@@ -19,12 +21,16 @@ from plain_losses.language import (
     logps,
 )
 
+seed(__name__)
+
+
 GROUPS = grouped(ANSWERS.rewards)
 
 BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
 SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
 WEIGHTS = jnp.array([1.0, 0.5])
+COVARIANCES = {"minimum": 0.2, "maximum": 2.0, "epsilon": 0.2}
 # One answer with a ratio above the band, one below it, and others near 1.
 OFFSETS = jnp.array([0.05, -0.05, 0.0, 0.0, 0.0, 0.0])[:, None]
 SAMPLED = ANSWERS._replace(
@@ -177,6 +183,42 @@ def plain_sequence_mask_tis(p, t):
     return token_mean(seq_mask[:, None] * vllm_is * loss)
 
 
+def plain_prime_ipo(p, t):
+    """PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py."""
+    log_ratio, advantages = (
+        logps(p) - ANSWERS.old_log_prob,
+        grouped(ANSWERS.rewards, scale=False),
+    )
+    keep = jnp.abs(jnp.exp(logps(p)) - jnp.exp(ANSWERS.old_log_prob)) <= 0.1
+    losses = -jnp.where(keep, jnp.exp(log_ratio), 0) * advantages
+    return token_mean(losses + 1e-3 * log_ratio**2)
+
+
+def plain_clip_cov(p, t):
+    """PRIME-RL/Entropy-Mechanism-of-RL@8850579: compute_policy_loss_clip_cov.
+
+    verl/trainer/ppo/core_algos.py, where all tokens within the bounds are chosen.
+    """
+    log_prob = logps(p)
+    mean_log_prob, mean_adv = (token_mean(x) for x in (log_prob, GROUPS))
+    cov = (GROUPS - mean_adv) * (log_prob - mean_log_prob)
+    corr = stop(jnp.where((cov >= 0.2) & (cov <= 2.0), 0.0, 1.0))
+    return token_mean(clipped(coef_1(p), GROUPS) * corr)
+
+
+def plain_pass_at_k(p, t):
+    """Return the loss of the sets of k answers, with the best reward of each."""
+    shaped = []
+    for rewards in ANSWERS.rewards.tolist():
+        sets = list(itertools.combinations(range(G), 2))
+        best = {s: max(rewards[i] for i in s) for s in sets}
+        shaped.append([sum(best[s] for s in sets if i in s) for i in range(G)])
+    shaped = G * jnp.array(shaped) / len(sets)
+    others = (jnp.sum(shaped, axis=1, keepdims=True) - shaped) / (G - 1)
+    advantages = (shaped - others).reshape(-1, 1)
+    return jnp.mean(jnp.sum(-advantages * logps(p) * MASK, axis=-1))
+
+
 def case(name, batch=ANSWERS, *args, factor=1.0, cosine=None, **settings):
     recipe, plain = getattr(recipes, name), globals()[f"plain_{name}"]
     loss = of(recipe, bigrams, batch, *args, **settings)
@@ -189,9 +231,12 @@ CASES = {
     "vespo": case("vespo"),
     "otb": case("otb"),
     "dft": case("dft"),
-    "topr": case("topr", SIGNED, cosine=0.925),
+    "topr": case("topr", SIGNED, cosine=0.909),
     "dro": case("dro", cosine=0.996),
     "kl_cov": case("kl_cov", fraction=0.2),
     "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
+    "prime_ipo": case("prime_ipo", bound=0.1),
+    "clip_cov": case("clip_cov", key=KEY, fraction=1.0, **COVARIANCES),
+    "pass_at_k": case("pass_at_k", k=2),
     "sequence_mask_tis": case("sequence_mask_tis", SAMPLED),
 }

@@ -20,8 +20,12 @@ from plain_losses.common import (
     of,
     one_step,
     pick,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 N, H = 3, 2
 MASK = np.array([True, False, True, True])
@@ -34,7 +38,7 @@ TEAM = Batch(
     legal_t=jnp.arange(B * N * A).reshape(B, N, A) % 4 > 0,
     sample_mask=jnp.asarray(MASK),
 )
-VALID = jax.tree.map(lambda x: x[MASK], TEAM)
+VALID = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[MASK]), TEAM)
 ALIVE = jnp.arange(B * N).reshape(B, N) % 5 > 0
 STEPS = TEAM._replace(
     old_log_prob=-1 + 0.3 * normal(B, N),

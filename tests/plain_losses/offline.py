@@ -27,9 +27,13 @@ from plain_losses.common import (
     pick,
     policy_and_q,
     pool,
+    seed,
     stop,
 )
 from plain_losses.continuous import actions_and_log_probs as sample
+
+seed(__name__)
+
 
 DATA = ACTION._replace(returns=normal(B), a_t=jnp.tanh(normal(B, D)))
 DATA_STREAM = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))

@@ -22,8 +22,12 @@ from plain_losses.common import (
     of,
     pick,
     policy_and_value,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 ADV, TARGET = normal(B, T), normal(B, T)
 PARAMS = 0.3 * normal(F, 2 * D + 1), None

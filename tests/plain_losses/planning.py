@@ -19,8 +19,12 @@ from plain_losses.common import (
     mean_and_stddev,
     normal,
     of,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 L, K = 3, 5
 CRITICS = 3

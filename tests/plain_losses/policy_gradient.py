@@ -39,10 +39,13 @@ from plain_losses.common import (
     policy_and_value,
     pool,
     rescale,
+    seed,
     squares,
     stop,
     two_hot,
 )
+
+seed(__name__)
 
 
 def plain_reinforce(p, t):

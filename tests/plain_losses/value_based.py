@@ -40,9 +40,12 @@ from plain_losses.common import (
     pool,
     recurrent,
     rescale,
+    seed,
     stop,
     undo,
 )
+
+seed(__name__)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -116,6 +116,12 @@ def test_derivative_control_reacts_to_rising_costs_alone():
     assert jax.jit(lambda cost: update(init(cost=cost), cost)[0])(1.0) == 0
 
 
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_gain_of_0_switches_its_term_off(bad):
+    state = rlaxlib.PidLagrangianState(jnp.float32(bad), cost=jnp.float32(bad))
+    assert rlaxlib.pid_lagrangian(1.0, 2.0, 0.0).update(state, 3.0)[0] == 4
+
+
 def test_proportional_control_damps_the_oscillation_of_the_cost():
     @jax.jit
     @jax.vmap

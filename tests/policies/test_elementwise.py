@@ -58,7 +58,8 @@ def _is_checked(function):
 
 def _axis(spec, x):
     """Return where the steps of an argument end, or None if it has no steps."""
-    if ("...",) not in [axes[:1] for axes in spec.shapes] or spec.shapes[0] == ():
+    steps = [axes for axes in spec.shapes if axes[:1] == ("...",)]
+    if not steps or (spec.shapes[0] == () and x.ndim == 0):
         return None
-    trailing = len(spec.shapes[0]) - 1
+    trailing = len(steps[0]) - 1
     return x.ndim - trailing

@@ -67,6 +67,12 @@ def test_on_policy_each_loss_is_the_policy_gradient(loss):
 
 
 @each_loss
+def test_one_advantage_for_all_steps_is_that_of_each(loss):
+    one, each = (loss(LOG_PROB, OLD, x)[0] for x in (-2.0, np.full_like(OLD, -2.0)))
+    np.testing.assert_array_equal(one, each)
+
+
+@each_loss
 def test_a_masked_step_has_no_influence_and_no_loss(loss):
     mask = np.arange(64) % 3 > 0
     invalid = np.where(

@@ -276,3 +276,36 @@ def test_value_and_gradient_are_zero_if_no_action_is_legal(loss):
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     for gradient in gradients:
         np.testing.assert_array_equal(gradient, 0.0)
+
+
+# --- Masks. ---
+
+NAN_AT_1 = np.float32([1.0, np.nan, 2.0])
+LOGITS_AT_1 = np.stack([LOGITS, np.full_like(LOGITS, np.nan), -LOGITS])
+LOSSES = {
+    "policy": lambda x, **mask: rlaxlib.sac_policy_loss(x, Q[:, :3], 0.5, **mask),
+    "critics": lambda x, **mask: rlaxlib.sac_policy_loss(Q[0, :3], x, 0.5, **mask),
+    "temperature": lambda x, **mask: rlaxlib.sac_temperature_loss(0.5, x, 0.5, **mask),
+    "discrete policy": lambda x, **mask: rlaxlib.discrete_sac_policy_loss(
+        x, Q, 0.5, **mask
+    ),
+    "discrete temperature": lambda x, **mask: rlaxlib.discrete_sac_temperature_loss(
+        0.5, x, 0.5, **mask
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_ignored_actions_have_neither_a_loss_nor_a_gradient(name):
+    x = LOGITS_AT_1 if "discrete" in name else NAN_AT_1
+    mask = np.array([True, False, True])
+
+    def total(x, mask):
+        losses = LOSSES[name](x, sample_mask=mask)
+        return jnp.sum(losses), losses
+
+    gradient, losses = jax.grad(total, has_aux=True)(x, mask)
+    _, expected = total(np.where(np.isnan(x), 0, x), None)
+    close(losses, np.where(mask, expected, 0.0))
+    assert np.isfinite(gradient).all()
+    assert not np.any(np.asarray(gradient)[1])

@@ -243,6 +243,13 @@ def test_energy_distance_of_equal_distributions_is_zero():
         close(energy_distance(SAMPLES, targets)[0], 0.0)
 
 
+def test_energy_distance_of_equal_samples_has_no_gradient():
+    """The derivative of `jnp.abs` at 0 is 1: equal samples would all move."""
+    zeros = np.zeros(3, np.float32)
+    np.testing.assert_array_equal(energy_distance(zeros, zeros)[1], zeros)
+    np.testing.assert_array_equal(energy_distance(SAMPLES, SAMPLES)[1], 0)
+
+
 def test_energy_distance_of_single_samples_is_twice_their_distance():
     close(energy_distance(np.float32([3.0]), np.float32([-1.0]))[0], 8.0)
 

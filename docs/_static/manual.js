@@ -1,0 +1,81 @@
+// The sidebar shows the current page.
+const here = document.querySelector(".sidebar-tree .current-page > a");
+for (const box of [here?.closest("ul"), here?.closest(".sidebar-scroll")])
+  if (box) box.scrollTop = here.offsetTop - box.offsetTop - box.clientHeight / 2;
+
+// Tables of the class "filter" have a box that filters rows, and headers that sort.
+const tables = [...document.querySelectorAll("table.filter")];
+// A section of its own, or the table.
+const part = (table) => table.closest("section section") ?? table.parentElement;
+for (const table of tables) {
+  const body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells];
+  for (const { cells } of body.rows)
+    for (const [i, cell] of [...cells].entries())
+      if (cell.textContent.trim()) cell.dataset.label = heads[i].innerText;
+  heads.forEach((head, i) => {
+    const button = document.createElement("button");
+    button.append(...head.childNodes);
+    head.append(button);
+    button.onclick = () => {
+      const sign = head.ariaSort === "ascending" ? -1 : 1;
+      heads.forEach((each) => (each.ariaSort = "none"));
+      head.ariaSort = sign > 0 ? "ascending" : "descending";
+      const text = (row) => row.cells[i].textContent;
+      const order = (a, b) => text(a).localeCompare(text(b), "en", { numeric: true });
+      body.append(...[...body.rows].sort((a, b) => sign * order(a, b)));
+    };
+  });
+}
+if (tables.length) {
+  const box = document.createElement("input");
+  Object.assign(box, { type: "search", className: "filter", placeholder: "Filter" });
+  box.ariaLabel = "Filter the rows";
+  box.oninput = () => {
+    const words = box.value.toLowerCase().split(/\s+/);
+    for (const table of tables) {
+      const rows = [...table.tBodies[0].rows];
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+      }
+      part(table).hidden = rows.every((row) => row.hidden);
+    }
+  };
+  part(tables[0]).before(box);
+}
+
+// Search shows a page once, first the function or the guide that a name stands for, and
+// last the pages that mention everything. Below a hit is its first sentence.
+if (typeof Search !== "undefined") {
+  const perform = Search._performSearch;
+  const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  const endings = /[_ ](loss|losses|update|target|targets|returns|weights|error)$/i;
+  const last = /^(changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
+
+  Search._performSearch = (query, ...terms) => {
+    const { docnames, titles, indexentries } = Search._index;
+    const find = (text) =>
+      Object.keys(indexentries).find((entry) => letters(entry) === letters(text));
+    const entry = find(query) ?? find(query.replace(endings, "")) ?? query;
+    // The best are last. Entries of equal score stay in order, main ones first.
+    const hits = perform(entry, ...terms).reverse();
+    const score = ([page, , , , score]) => score - (last.test(page) ? 100 : 0);
+    hits.sort((a, b) => score(b) - score(a));
+    const pages = new Map();
+    for (const [page, , , , score, file, kind] of hits) {
+      const title = titles[docnames.indexOf(page)];
+      const hit = [page, title, "", SUMMARIES[page] ?? "", score, file, kind];
+      if (!pages.has(page)) pages.set(page, hit);
+    }
+    return [...pages.values()].reverse();
+  };
+
+  // Sphinx shows what describes a hit in parentheses.
+  new MutationObserver((changes) => {
+    for (const { addedNodes } of changes)
+      for (const span of [...addedNodes].flatMap((x) => [...(x.children ?? [])]))
+        if (span.matches("ul.search > li > span"))
+          span.innerText = span.innerText.trim().slice(1, -1);
+  }).observe(document.getElementById("search-results"), { childList: true, subtree: true });
+}

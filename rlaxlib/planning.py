@@ -1,5 +1,6 @@
 """Planning by sampling: the cross-entropy method (CEM) and MPPI.
 
+- `plan_init`: return the first plan.
 - `cem_update`: move a plan to the best of its samples.
 - `mppi_update`: move a plan to the weighted mean of its samples (MPPI, TD-MPC2).
 - `shift_plan`: start the next step from the rest of the plan.
@@ -22,7 +23,7 @@ from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
-__all__ = ["PlanState", "cem_update", "mppi_update", "shift_plan"]
+__all__ = ["PlanState", "cem_update", "mppi_update", "plan_init", "shift_plan"]
 
 
 class PlanState(NamedTuple):
@@ -36,6 +37,44 @@ class PlanState(NamedTuple):
 
     mean: Float[Array, "T, D"]
     stddev: Float[Array, "T, D in [0, inf)"]
+
+
+@checked
+def plan_init(
+    num_steps: Static[int, "in [1, inf)"],
+    num_dimensions: Static[int, "in [1, inf)"],
+    stddev: Float[ArrayLike, "in [0, inf)"] = 1.0,
+) -> PlanState:
+    """Return a plan of zeros, before the first sample.
+
+    Takes the numbers of steps and dimensions, returns a plan.
+
+    ::
+
+        μ = 0,   σ = σ_0
+
+    Args:
+        num_steps: Number :math:`T` of steps, a Python integer in [1, inf).
+        num_dimensions: Number :math:`D` of dimensions of an action, a Python integer in
+            [1, inf).
+        stddev: Standard deviation :math:`σ_0` of each action, in [0, inf), shape `[]`.
+
+    Returns:
+        A `PlanState`.
+
+    Raises:
+        ArgumentError: If a shape, dtype or concrete value is wrong.
+
+    Example:
+        >>> print(rlaxlib.plan_init(2, 1, stddev=0.5).stddev.ravel())
+        [0.5 0.5]
+
+    References:
+        Kurtland Chua and others, *Deep Reinforcement Learning in a Handful of Trials
+        using Probabilistic Dynamics Models*, 2018. https://arxiv.org/abs/1805.12114
+    """
+    mean = jnp.zeros((num_steps, num_dimensions), stddev.dtype)
+    return PlanState(mean, jnp.full_like(mean, stddev))
 
 
 @checked
@@ -79,7 +118,7 @@ def cem_update(
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
 
     Example:
-        >>> state = rlaxlib.PlanState(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+        >>> state = rlaxlib.plan_init(1, 1)
         >>> actions = jnp.array([[[1.0]], [[3.0]], [[9.0]]])
         >>> state = rlaxlib.cem_update(state, actions, jnp.array([5.0, 4.0, 0.0]), 2)
         >>> print(state.mean, state.stddev)

@@ -7,7 +7,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+import tokenize
 import typing
+from pathlib import Path
 
 import jax
 import pytest
@@ -44,7 +46,10 @@ OTHER_NAMES = {
 # As in the functions of rlax that they stand beside.
 GENERIC = {"masked_mean", "standardize"}
 ENCODINGS = {"hl_gauss_pair", "transform_from_hl_gauss", "transform_to_hl_gauss"}
-BRITISH = re.compile(r"behaviour|duell|colour|centre|[lmnrt]is(e|ed|er|ing|ation)(_|$)")
+BRITISH = re.compile(
+    r"behaviour|duell|colour|centre|neighbour|\w\w[lmnrt]is(e|ed|er|ing|ation)(_|$)"
+)
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def names_of_rlax():
@@ -188,6 +193,16 @@ def test_identifiers_are_american(ours):
     for name, parameters in ours.items():
         for word in (name, *parameters):
             assert not BRITISH.search(word), (name, word)
+
+
+def test_identifiers_of_examples_are_american():
+    found = set()
+    for file in EXAMPLES.rglob("*.py"):
+        with tokenize.open(file) as lines:
+            tokens = tokenize.generate_tokens(lines.readline)
+            found |= {x.string for x in tokens if x.type == tokenize.NAME}
+    assert "dueling_dqn" in found
+    assert {x for x in found if BRITISH.search(x)} == set()
 
 
 def test_a_pair_is_a_result_and_a_state_or_outputs(results):

@@ -202,7 +202,7 @@ def has_successor(name):
     states = set().union(*(parts_of(hint) for hint in signature.nested.values()))
     returned = {x for x in parts_of(signature.result) if hasattr(x, "_fields")}
     text = re.sub(r"\s+", " ", function.__doc__)
-    first = text.split(".. math")[0]
+    first = text.split("::")[0]
     says = re.search(r"returns? (\S+ )*?(the next\b|new parameters)", first)
     return bool(states & returned) or says is not None or name.endswith("_update")
 

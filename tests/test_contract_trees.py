@@ -90,7 +90,7 @@ def test_leaves_that_jax_cannot_hold_are_not_split(wrong):
 # --- Results of functions that users give. ---
 
 
-def penalised(operator):
+def penalized(operator):
     penalty = rlaxlib.LagrangePenalty(jnp.array(1.0), 0.1)
     return rlaxlib.kl_constraint_loss(jnp.ones(3), penalty, operator)
 
@@ -109,7 +109,7 @@ CALLS = {
     "metric(x, y)": lambda f: rlaxlib.knn_query(
         jnp.ones((4, 3)), jnp.ones((2, 3)), 2, lambda x, y: f(x - y)
     ),
-    "projection_operator(alpha)": penalised,
+    "projection_operator(alpha)": penalized,
 }
 RESULTS = {
     "an array": lambda x: jnp.stack([jnp.sum(x)] * 2),

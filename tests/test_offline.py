@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 Q = np.float32(RNG.normal(size=6))
 
 
-def minimiser(loss, low=-10.0, high=10.0):
+def minimizer(loss, low=-10.0, high=10.0):
     """Return the minimiser of a convex function of one variable, by bisection."""
     gradient = jax.grad(loss)
 
@@ -122,7 +122,7 @@ def test_iql_loss_is_the_expectile_loss_without_the_gradient_of_its_target():
 
 @functools.partial(jax.jit, static_argnums=0)
 def minimal_value(loss, setting):
-    return minimiser(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
+    return minimizer(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
 
 
 def test_in_sample_values_tend_from_the_mean_to_the_maximum():

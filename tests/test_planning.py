@@ -98,7 +98,7 @@ def test_weights_are_accurate_if_returns_are_large(temperature):
     returns = np.float32(1e6 + np.arange(8) * 0.05)
     exponents = (np.float64(returns) - np.float64(returns).max()) / temperature
     weights = np.exp(exponents) / np.sum(np.exp(exponents))
-    plan = rlaxlib.PlanState(jnp.zeros((1, 8)), jnp.ones((1, 8)))
+    plan = rlaxlib.plan_init(1, 8)
     actions = jnp.eye(8)[:, None]
 
     def mean(returns):
@@ -111,7 +111,7 @@ def test_weights_are_accurate_if_returns_are_large(temperature):
 def test_a_return_of_nan_ranks_below_minus_infinity():
     returns = np.float32([np.nan, -np.inf, 1.0])
     actions = np.float32([7.0, 1.0, 3.0]).reshape(3, 1, 1)
-    plan = rlaxlib.PlanState(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+    plan = rlaxlib.plan_init(1, 1)
     assert rlaxlib.cem_update(plan, actions, returns, 2).mean == 2.0
 
 

@@ -115,6 +115,7 @@ OTHERWISE = {
     ("add_gaussian_noise", "stddev"): NOISE,
     ("add_ornstein_uhlenbeck_noise", "stddev"): NOISE,
     ("ornstein_uhlenbeck_noise", "stddev"): NOISE,
+    ("plan_init", "stddev"): NOISE,
     ("shift_plan", "stddev"): NOISE,
     ("td3_target_action", "stddev"): NOISE,
     ("art", "step_size"): SHARE,

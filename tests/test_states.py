@@ -56,6 +56,10 @@ STATES = {
         rlaxlib.linear_bandit_init(3),
         lambda state: rlaxlib.linucb_update(state, ONES, 1.0),
     ),
+    "plan_init": (
+        rlaxlib.plan_init(3, 2),
+        lambda state: rlaxlib.shift_plan(state, 1.0),
+    ),
     "episodic_memory_intrinsic_rewards": (
         rlaxlib.episodic_memory_intrinsic_rewards(ONES[None], 1, 1.0)[1],
         lambda state: rlaxlib.episodic_memory_intrinsic_rewards(

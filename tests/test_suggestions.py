@@ -94,7 +94,15 @@ def test_a_keyword_of_another_library_leads_to_the_argument_that_is_meant():
         factory, _, method = name.partition(".")
         function = getattr(rlaxlib, factory)
         function = getattr(function(), method) if method else function
-        assert suggestions.meant(word, list(signature(function).parameters)) == meant
+        arguments = list(signature(function).parameters)
+        assert suggestions.meant(word, arguments, factory) == meant, guess
+
+
+def test_no_argument_is_suggested_for_a_keyword_that_means_another_quantity():
+    for guess in GUESSES["nothing"]["arguments"]:
+        name, word = guess.split()
+        arguments = list(signature(getattr(rlaxlib, name)).parameters)
+        assert suggestions.meant(word, arguments, name) == [], guess
 
 
 def test_a_misspelt_keyword_leads_to_the_argument_unless_it_is_an_acronym():
@@ -112,8 +120,11 @@ def test_tables_lead_to_names_and_arguments_that_exist():
         real = [x for x in names if re.fullmatch(r"[\w.]+", x)]  # No expressions.
         assert all(x in rlaxlib.__all__ or x.startswith(ELSEWHERE) for x in real)
     arguments = {name for each in ALL.values() for name in each.names}
-    stems = arguments | set(map(suggestions._stem, arguments))
-    assert not tables["arguments"].keys() - stems
+    known = arguments | set(map(suggestions._stem, arguments))
+    known |= {
+        f"{name.rpartition('.')[2]}.{each}" for name in ALL for each in ALL[name].names
+    }
+    assert not tables["arguments"].keys() - known
     for name in arguments:  # An argument is no other word for another one.
         assert name in suggestions.meant(name, [name, "else"])
 

@@ -51,7 +51,7 @@ if (typeof Search !== "undefined") {
   const perform = Search._performSearch;
   const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
   const endings = /[_ ](loss|losses|update|target|targets|returns|weights|error)$/i;
-  const last = /^(changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
+  const last = /^(benchmarks|changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
 
   Search._performSearch = (query, ...terms) => {
     const { docnames, titles, indexentries } = Search._index;
@@ -60,7 +60,8 @@ if (typeof Search !== "undefined") {
     const entry = find(query) ?? find(query.replace(endings, "")) ?? query;
     // The best are last. Entries of equal score stay in order, main ones first.
     const hits = perform(entry, ...terms).reverse();
-    const score = ([page, , , , score]) => score - (last.test(page) ? 100 : 0);
+    const score = ([page, , , , score, , kind]) =>
+      score - 100 * last.test(page) + (kind === "index" && page.startsWith("guide/"));
     hits.sort((a, b) => score(b) - score(a));
     const pages = new Map();
     for (const [page, , , , score, file, kind] of hits) {

@@ -29,13 +29,13 @@ def draw() -> Figure:
     figure = style.figure(3.2)
     left, right = figure.subplots(1, 2)
     times = np.arange(1, STEPS + 1)
-    for (label, policy), color in zip(policies().items(), style.COLOURS, strict=False):
+    for (label, policy), color in zip(policies().items(), style.COLORS, strict=False):
         left.plot(times, regret(policy, STEPS), color=color, label=label)
     theory = lai_robbins() * np.log(times[9:])
     left.plot(times[9:], theory, "--", color=style.INK, lw=1.2, label="C log t")
     left.set(xscale="log", title="fixed arms", ylim=(0, 150))
     left.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
-    for (label, policy), color in zip(forgetful().items(), style.COLOURS, strict=False):
+    for (label, policy), color in zip(forgetful().items(), style.COLORS, strict=False):
         right.plot(times, regret(policy, PERIOD), color=color, label=label)
     for time in range(PERIOD, STEPS, PERIOD):
         right.axvline(time, color=style.INK, lw=1, ls=":")

@@ -249,7 +249,7 @@ def categorical_update(probs: Array) -> Array:
 def quantile_update(quantiles: Array) -> Array:
     """Return the minimisers of the quantile loss, which are among the targets."""
 
-    def minimise(chance: Array, r_t: Array, s_t: Array) -> Array:
+    def minimize(chance: Array, r_t: Array, s_t: Array) -> Array:
         targets = r_t[:, None] + DISCOUNT * quantiles[s_t]
 
         def loss(tau: Array, x: Array) -> Array:
@@ -262,7 +262,7 @@ def quantile_update(quantiles: Array) -> Array:
         losses = jax.vmap(jax.vmap(loss, in_axes=(None, 0)), in_axes=(0, None))
         return corners[jnp.argmin(losses(TAU, corners), axis=-1)]
 
-    return jax.vmap(minimise)(*STEP)
+    return jax.vmap(minimize)(*STEP)
 
 
 def cramer(x: Array, y: Array) -> np.ndarray:

@@ -88,7 +88,7 @@ def train(name: str, examples: Callable, key: Array) -> Array:
         params = optax.apply_updates(params, updates)
         return (params, popart, optimizer), error
 
-    params = initialise(key)
+    params = initialize(key)
     start = params, initial_state(), OPTIMIZER.init(params)
     return jax.lax.scan(step, start, jnp.arange(STEPS))[1]
 
@@ -96,7 +96,7 @@ def train(name: str, examples: Callable, key: Array) -> Array:
 # --- The network. ---
 
 
-def initialise(key: Array) -> dict[str, Any]:
+def initialize(key: Array) -> dict[str, Any]:
     """Return the parameters of the hidden and the last layer."""
     sizes = {"hidden": (2, HIDDEN), "head": (HIDDEN, 1)}
     keys = jax.random.split(key, len(sizes))

@@ -19,7 +19,7 @@ ORANGE = "#d97b1f"
 GREEN = "#2f9467"
 RED = "#d6455d"
 PURPLE = "#8f6bd6"
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE)  # In the order of use.
+COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE)  # In the order of use.
 
 MONOSPACE = "DejaVu Sans Mono"  # Included in matplotlib.
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
     "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.labelcolor": INK,
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLORS),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlecolor": INK,
@@ -84,14 +84,14 @@ def arrow(
 
 def box(
     axes: Axes,
-    centre: tuple[float, float],
+    center: tuple[float, float],
     text: str,
     color: str = INK,
     size: tuple[float, float] = (0.86, 0.6),
     **options: Any,
 ) -> None:
     """Draw a box with text, filled with a tint of the text's colour."""
-    corner = centre[0] - size[0] / 2, centre[1] - size[1] / 2
+    corner = center[0] - size[0] / 2, center[1] - size[1] / 2
     frame = {"edgecolor": color, "facecolor": (color, 0.12), "lw": 1.2, **options}
     axes.add_patch(Rectangle(corner, *size, **frame))
-    axes.text(*centre, text, ha="center", va="center", color=color)
+    axes.text(*center, text, ha="center", va="center", color=color)

@@ -2,6 +2,7 @@
 
 Sequences have a fixed length T, and position t predicts token t + 1. So log-
 probabilities and masks have the shape `[B, T - 1]`, and belong to `tokens[:, 1:]`.
+Logits are computed only to sample: `log_probs` goes over the vocabulary in chunks.
 """
 
 from typing import NamedTuple
@@ -24,6 +25,13 @@ class Samples(NamedTuple):
     sample_mask: jax.Array  # [B, T - 1], true for tokens of the answer, END included.
 
 
+class Packing(NamedTuple):
+    """Where the sequences of packed rows are."""
+
+    positions: jax.Array  # [B, T], of each token in its sequence.
+    segment_ids: jax.Array  # [B, T], the sequence of each token.
+
+
 class Block(nn.Module):
     """Causal self-attention and a feed-forward layer."""
 
@@ -31,8 +39,11 @@ class Block(nn.Module):
     decode: bool
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, x, segment_ids=None):
         mask = None if self.decode else nn.make_causal_mask(x[..., 0])
+        if segment_ids is not None:
+            alike = nn.make_attention_mask(segment_ids, segment_ids, jnp.equal)
+            mask = nn.combine_masks(mask, alike)
         attention = nn.MultiHeadDotProductAttention(self.heads, decode=self.decode)
         x = x + attention(nn.LayerNorm()(x), mask=mask)
         hidden = nn.gelu(nn.Dense(4 * x.shape[-1])(nn.LayerNorm()(x)))
@@ -54,20 +65,54 @@ class Transformer(nn.Module):
     decode: bool = False
 
     @nn.compact
-    def __call__(self, tokens, first_position=0):
-        """Return the logits of the next tokens, [B, T, V]."""
-        positions = first_position + jnp.arange(tokens.shape[1])
+    def __call__(self, tokens, positions=None, segment_ids=None, with_head=True):
+        """Return the logits of the next tokens, [B, T, V], or hidden states."""
+        if positions is None:
+            positions = jnp.arange(tokens.shape[1])
         x = nn.Embed(self.vocabulary, self.features)(tokens)
         x = x + nn.Embed(self.length, self.features)(positions)
         for _ in range(self.layers):
-            x = Block(self.heads, self.decode)(x)
-        return nn.Dense(self.vocabulary, use_bias=False)(nn.LayerNorm()(x))
+            x = Block(self.heads, self.decode)(x, segment_ids)
+        x = nn.LayerNorm()(x)
+        head = nn.Dense(self.vocabulary, use_bias=False, name="head")
+        return head(x) if with_head else x
 
 
-def log_probs(policy: TrainState, tokens: jax.Array, params=None) -> jax.Array:
+def log_probs(
+    policy: TrainState, tokens: jax.Array, params=None, packing: Packing | None = None
+) -> jax.Array:
     """Return the log-probabilities of `tokens[:, 1:]`, [B, T - 1]."""
-    logits = policy(tokens[:, :-1], params=params)
-    return rlaxlib.token_log_probs(logits, tokens[:, 1:]).log_prob
+    params = policy.params if params is None else params
+    where = () if packing is None else [x[:, :-1] for x in packing]
+    hidden = policy(tokens[:, :-1], *where, with_head=False, params=params)
+    found = rlaxlib.linear_token_log_probs(
+        hidden.reshape(-1, hidden.shape[-1]),
+        params["head"]["kernel"],
+        tokens[:, 1:].reshape(-1),
+    )
+    return found.log_prob.reshape(hidden.shape[:-1])
+
+
+def pack(x: jax.Array, lengths: jax.Array, number: int) -> jax.Array:
+    """Join the first entries of `number` rows at a time, followed by zeros.
+
+    Args:
+        x: Rows, `[B, T]`.
+        lengths: Number of entries of each row, `[B]`.
+        number: How many rows are joined.
+
+    Returns:
+        Packed rows, `[B / number, number * T]`.
+    """
+
+    def join(x, lengths):
+        start = jnp.cumsum(lengths) - lengths
+        place = jnp.arange(x.shape[1])
+        target = jnp.where(place < lengths[:, None], start[:, None] + place, x.size)
+        return jnp.zeros(x.size, x.dtype).at[target].set(x, mode="drop")
+
+    groups = (each.reshape(-1, number, *each.shape[1:]) for each in (x, lengths))
+    return jax.vmap(join)(*groups)
 
 
 def sample(policy: TrainState, prompts: jax.Array, keys: jax.Array) -> Samples:
@@ -88,7 +133,7 @@ def sample(policy: TrainState, prompts: jax.Array, keys: jax.Array) -> Samples:
     def step(carry, t):
         cache, token = carry
         variables = {"params": policy.params, "cache": cache}
-        logits, cache = model.apply(variables, token[:, None], t, mutable="cache")
+        logits, cache = model.apply(variables, token[:, None], t[None], mutable="cache")
         logits = logits[:, 0]
         sampled = jax.vmap(jax.random.categorical)(
             jax.vmap(jax.random.fold_in, (0, None))(keys, t), logits

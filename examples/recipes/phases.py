@@ -81,7 +81,7 @@ def rpo(params, apply, batch, key, adv_t, target, alpha=0.5):
     return gaussian_ppo(params, noisy, batch, adv_t, target)
 
 
-def normalise(observations, rewards, discounts, moments, scale):
+def normalize(observations, rewards, discounts, moments, scale):
     """Return normalised observations and rewards of a stream, and both states.
 
     `moments` and `scale` are states of `running_moments` and `reward_scale`.

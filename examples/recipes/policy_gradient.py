@@ -338,7 +338,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     return loss - entropy_cost * entropy(logits, batch)
 
 
-def discovered_policy_optimisation(params, apply, batch, epsilon=0.2, value_cost=0.5):
+def discovered_policy_optimization(params, apply, batch, epsilon=0.2, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
     `epsilon` clips the values. Lu et al., 2022, https://arxiv.org/abs/2210.05639.

@@ -89,7 +89,7 @@ def double_dqn(params, target_params, apply, batch):
     return jnp.mean(rlaxlib.huber_loss(td_error))
 
 
-def duelling_dqn(params, target_params, apply, batch):
+def dueling_dqn(params, target_params, apply, batch):
     """Duelling DQN: `apply` returns a state value, [B], and advantages, [B, A].
 
     Wang et al., 2016, https://arxiv.org/abs/1511.06581. Source:

@@ -81,7 +81,7 @@ def expert(key, params, fault):
     return logged(s, (BINS[bins] + within)[:, None], fault)
 
 
-def behaviour(key, params, fault):
+def behavior(key, params, fault):
     """Return actions around ±0.6."""
     state_key, sign_key, key = jax.random.split(key, 3)
     sign = jax.random.rademacher(sign_key, (SIZE, 1), float)
@@ -350,7 +350,7 @@ ENTRIES = {
         *("flow_bc flow_action", flow_bc, flow, expert, overlap),
         **{"updates": 2000, "random": 0.39, "states": 0.75},
     ),
-    "fql": entry("fql_critic fql_actor", fql, fql_action, behaviour, updates=1600),
+    "fql": entry("fql_critic fql_actor", fql, fql_action, behavior, updates=1600),
     # At a rate of 3e-4, the rewards of some seeds fall again: bad actions raise the
     # loss without bound.
     "fpo": entry(
@@ -361,7 +361,7 @@ ENTRIES = {
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
     ),
-    "idql": entry("idql_action", idql, idql_action, behaviour, updates=2000),
+    "idql": entry("idql_action", idql, idql_action, behavior, updates=2000),
     "qsm": entry(
         *("qsm vp_noise_schedule", qsm, qsm_action, uniform),
         **{"updates": 1600, "states": 0.85},

@@ -37,7 +37,7 @@ STEPS = 40  # Of a stream of random actions.
 EACH = 4  # Transitions of a stream in a batch.
 
 
-def neighbours():
+def neighbors():
     """Return the next cell of each cell and action, [CELLS, A]."""
     y, x = np.divmod(np.arange(CELLS)[:, None], WIDTH)
     y = np.clip(np.add(y, [0, 0, 1, -1]), 0, WIDTH - 1)
@@ -46,7 +46,7 @@ def neighbours():
     return np.where(np.isin(cell, WALL), np.arange(CELLS)[:, None], cell)
 
 
-NEXT = jnp.asarray(neighbours())
+NEXT = jnp.asarray(neighbors())
 
 
 def grid(ends=True):
@@ -216,20 +216,20 @@ HER = greedy(
 
 
 def data(key):
-    def behaviour(key, s):
+    def behavior(key, s):
         return jax.random.randint(key, (), 0, A)
 
-    return play(ENDLESS._replace(limit=STEPS), behaviour, key, 256, STEPS)
+    return play(ENDLESS._replace(limit=STEPS), behavior, key, 256, STEPS)
 
 
 def learned(functions, loss, init, q, fails=("reward",), rate=1e-2, updates=UPDATES):
     """Return an entry that learns from the data; `loss` as for `greedy`."""
     optimizer = optax.adam(optax.linear_schedule(rate, 0.0, updates))
 
-    def relabelled(params, target, batch, key):
+    def relabeled(params, target, batch, key):
         return loss(params, target, sample(key, batch))
 
-    agent = greedy(relabelled, init, q, optimizer=optimizer)
+    agent = greedy(relabeled, init, q, optimizer=optimizer)
     return entry(functions, offline(TASK, agent, data, updates, 128 // EACH), fails)
 
 
@@ -314,10 +314,10 @@ def contrastive_init(key):
 
 
 def contrastive_data(key):
-    def behaviour(key, s):
+    def behavior(key, s):
         return jax.random.uniform(key, (SQUARE.actions,), minval=-1, maxval=1)
 
-    return play(ENDLESS_SQUARE._replace(limit=STEPS), behaviour, key, 256, STEPS)
+    return play(ENDLESS_SQUARE._replace(limit=STEPS), behavior, key, 256, STEPS)
 
 
 def contrastive_agent():

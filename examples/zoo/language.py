@@ -15,7 +15,7 @@ from zoo.tokens import (
     entry,
     logits,
     preferences,
-    regularised,
+    regularized,
     reward,
     sample,
     tuned,
@@ -127,7 +127,7 @@ def explained(ref):
     return measure
 
 
-SOFT = {"measure": regularised(BETA), "settings": {"kl_cost": BETA}}
+SOFT = {"measure": regularized(BETA), "settings": {"kl_cost": BETA}}
 
 ENTRIES = {
     # Groups of answers.
@@ -148,12 +148,12 @@ ENTRIES = {
     # Preferences.
     "dpo": preferring(
         *("dpo", SCALE),
-        measure=regularised(0.5 / SCALE),
+        measure=regularized(0.5 / SCALE),
         settings={"beta": 0.5},
     ),
     "ipo": preferring(
         *("ipo", SCALE),
-        measure=regularised(0.1, win_rate),
+        measure=regularized(0.1, win_rate),
         settings={"beta": 0.1},
     ),
     "simpo": preferring("simpo"),

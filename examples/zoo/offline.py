@@ -50,13 +50,13 @@ class Data(NamedTuple):
 def streams(key):
     """Return the data as streams, [EPISODES, 20]: the first half of longer ones."""
 
-    def behaviour(key, s):
+    def behavior(key, s):
         sign_key, key = jax.random.split(key)
         sign = jax.random.rademacher(sign_key, (D,))
         return jnp.tanh(2 * sign * s + NOISE * jax.random.normal(key, (D,)))
 
     steps = 2 * TASK.limit
-    batch = play(TASK._replace(limit=steps), behaviour, key, EPISODES, steps)
+    batch = play(TASK._replace(limit=steps), behavior, key, EPISODES, steps)
     returns = jax.vmap(rlaxlib.discounted_returns, (0, 0, None))(
         batch.r_t, batch.discount_t, 0.0
     )
@@ -224,10 +224,10 @@ PERIOD = 20  # Updates from one copy of the target network to the next.
 def walks(key):
     """Return streams of a policy that goes to the near end in 11 of 20 steps."""
 
-    def behaviour(key, _):
+    def behavior(key, _):
         return jax.random.bernoulli(key, 0.45).astype(int)
 
-    return play(TRAP, behaviour, key, EPISODES // 4, 2 * TRAP.limit)
+    return play(TRAP, behavior, key, EPISODES // 4, 2 * TRAP.limit)
 
 
 def steps(key):

@@ -91,7 +91,7 @@ def continuous(loss):
         loss: Function of parameters, batch, key, advantages and targets.
     """
 
-    def normalised(s, moments):
+    def normalized(s, moments):
         return jnp.clip((s - moments.mean) / jnp.sqrt(moments.variance + 1e-8), -10, 10)
 
     def init(key):
@@ -105,19 +105,19 @@ def continuous(loss):
 
     def act(learner, key, s):
         state, moments, _ = learner
-        mean, stddev, _ = gaussian(state.params, normalised(s, moments))
+        mean, stddev, _ = gaussian(state.params, normalized(s, moments))
         return rlaxlib.gaussian_diagonal().sample(key, mean, stddev)
 
     def best(learner, key, s):
-        return gaussian(learner[0].params, normalised(s, learner[1]))[0]
+        return gaussian(learner[0].params, normalized(s, learner[1]))[0]
 
     def update(learner, key, batch):
         state, old, scale = learner
-        mean, stddev, _ = gaussian(state.params, normalised(batch.s_tm1, old))
+        mean, stddev, _ = gaussian(state.params, normalized(batch.s_tm1, old))
         log_prob = rlaxlib.gaussian_diagonal().logprob(batch.a_tm1, mean, stddev)
         inputs = batch.s_tm1[0], batch.r_t[0], batch.discount_t[0], old, scale
-        s, r_t, moments, scale = recipes.normalise(*inputs)
-        s_t = normalised(batch.s_t, moments)
+        s, r_t, moments, scale = recipes.normalize(*inputs)
+        s_t = normalized(batch.s_t, moments)
         batch = batch._replace(s_tm1=s[None], r_t=r_t[None], s_t=s_t)
         outputs = (gaussian(state.params, s)[2] for s in (batch.s_tm1, batch.s_t))
         batch = zoo.Stream(*batch, None, *outputs)
@@ -172,8 +172,8 @@ def of_point(recipe, loss):
 
 ENTRIES: dict[str, Entry] = {
     "ppg": entry("ppg_auxiliary", CATCH, ppg(CATCH), num=32),
-    "gaussian_ppo": of_point("gaussian_ppo, normalise", gaussian_ppo),
-    "rpo": of_point("rpo, normalise", rpo),
+    "gaussian_ppo": of_point("gaussian_ppo, normalize", gaussian_ppo),
+    "rpo": of_point("rpo, normalize", rpo),
     "qdagger": entry(
         "qdagger",
         CORRIDOR,

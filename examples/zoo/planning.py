@@ -53,8 +53,7 @@ def planned(horizon):
 
     The policy is one of an observation and a plan, to an action and the next plan.
     """
-    mean = jnp.zeros((horizon, D))
-    first = rlaxlib.PlanState(mean, jnp.ones_like(mean))
+    first = rlaxlib.plan_init(horizon, D)
 
     def score(task, act, key):
         def one(carry, key):

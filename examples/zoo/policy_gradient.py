@@ -325,10 +325,10 @@ ENTRIES = {
         "decoupled_ppo", CATCH, decoupled_ppo(), repeats=EPOCHS, updates=600
     ),
     "spo": entry("spo", CATCH, surrogate(recipes.spo), repeats=EPOCHS),
-    "discovered_policy_optimisation": entry(
-        "discovered_policy_optimisation",
+    "discovered_policy_optimization": entry(
+        "discovered_policy_optimization",
         CATCH,
-        surrogate(recipes.discovered_policy_optimisation),
+        surrogate(recipes.discovered_policy_optimization),
         repeats=EPOCHS,
     ),
     "categorical_mpo": entry(

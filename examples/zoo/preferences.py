@@ -17,7 +17,7 @@ from zoo.tokens import (
     least,
     logits,
     preferences,
-    regularised,
+    regularized,
     tuned,
 )
 
@@ -74,7 +74,7 @@ def jensen_shannon(log_ref):
 ENTRIES = {
     # In rounds, after which the policy becomes the reference.
     "sppo": learner("sppo", scale=20.0, period=UPDATES // 20, settings={"beta": 0.2}),
-    "bco": learner("bco", loss=bco, measure=regularised(0.5, logit_of_win_rate)),
+    "bco": learner("bco", loss=bco, measure=regularized(0.5, logit_of_win_rate)),
     # As for KTO, the loss is nearly linear, and its minimum has 0.68 or more.
     "apo_zero": learner("apo_zero", scale=20.0, states=0.68),
     "nca": learner("nca", measure=closeness(contrastive), settings={"beta": 0.5}),

@@ -169,7 +169,7 @@ def closeness(optimum):
     return start
 
 
-def regularised(beta, utility=lambda log_ref: REWARDS):
+def regularized(beta, utility=lambda log_ref: REWARDS):
     """Return the optimum of E[u] - β KL(π ‖ π_ref), π_ref exp(u/β), for `closeness`."""
     return closeness(lambda log_ref: log_ref + utility(log_ref) / beta)
 

@@ -180,7 +180,7 @@ def fqf_q(params, s):
 PrioritisedBatch = namedtuple("PrioritisedBatch", (*Batch._fields, "probability"))
 
 
-def prioritised(recipe, apply, **options):
+def prioritized(recipe, apply, **options):
     """Return the loss of prioritised replay, on one transition of four.
 
     The batch is uniform, and the priorities are the recipe's, as they are now.
@@ -213,8 +213,8 @@ FQF_OPTIMIZER = optax.multi_transform(
 ENTRIES = {
     "dqn": entry("dqn", agent(with_target(recipes.dqn))),
     "double_dqn": entry("double_dqn", agent(with_target(recipes.double_dqn))),
-    "duelling_dqn": entry(
-        "duelling_dqn", agent(with_target(recipes.duelling_dqn, duel), **DUEL)
+    "dueling_dqn": entry(
+        "dueling_dqn", agent(with_target(recipes.dueling_dqn, duel), **DUEL)
     ),
     "c51": entry(
         "c51", agent(with_target(recipes.c51, c51_logits, **RANGE), **CATEGORICAL)
@@ -234,7 +234,7 @@ ENTRIES = {
     ),
     "rainbow": entry(
         "rainbow",
-        agent(prioritised(recipes.rainbow, c51_logits, **RANGE), **CATEGORICAL),
+        agent(prioritized(recipes.rainbow, c51_logits, **RANGE), **CATEGORICAL),
         **WINDOWS,
     ),
     "munchausen_dqn": entry(
@@ -260,7 +260,7 @@ ENTRIES = {
         "n_step_dqn", agent(with_target(recipes.n_step_dqn)), window=4, replay=32
     ),
     "ape_x": entry(
-        "ape_x", agent(prioritised(recipes.ape_x, duel_q), **DUEL), **WINDOWS
+        "ape_x", agent(prioritized(recipes.ape_x, duel_q), **DUEL), **WINDOWS
     ),
     "pqn": entry("pqn pqn_targets", agent(pqn), steps=8, replay=0),
     "r2d2": r2d2.ENTRY,

@@ -53,7 +53,8 @@ def unbound(
     signature = inspect.signature(function)
     arguments = [each for each in signature.parameters if each != "self"]
     for word in [each for each in kwargs if each not in arguments]:
-        names = " and ".join(f"`{each}`" for each in suggestions.meant(word, arguments))
+        meant = suggestions.meant(word, arguments, name)
+        names = " and ".join(f"`{each}`" for each in meant)
         is_rate = names == "`discount_t`"
         names += ", γ times `1 - terminated`, for each step" * is_rate
         see = f"see {names}" if names else f"its arguments are {', '.join(arguments)}"

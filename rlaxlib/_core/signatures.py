@@ -36,21 +36,23 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
-from rlaxlib._core import binding, errors, functions, programs, rules, specs
+from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
+from rlaxlib._core.functions import FunctionTuple, is_ours
 from rlaxlib._core.programs import FLOATS, Leaf, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = dict[str, Any]
+Static = tuple[tuple[str, Any], ...]
 
 
 @overload
@@ -73,7 +75,8 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     Args:
         function: The function, whose body has JAX arrays.
         **options: `wide=True` leaves a result of half precision in float32.
-            `compiled=False` only checks: the body has the arguments as they were given.
+            `compiled=False` only checks: the body has the arguments as they were given,
+            as that of a factory of objects has.
             `rule` is a function for what no annotation can state. It is called with all
             arguments, by keyword, before the body, and raises errors by `checks.fail`.
 
@@ -126,6 +129,7 @@ class Plan:
         checked: The annotation of each argument that has, or contains, a spec.
         either: The type that is static, of flags and options that may be arrays too.
         bare: The annotations of settings and functions, which have no spec.
+        others: Names of arguments without an annotation, such as `self`.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -139,13 +143,16 @@ class Plan:
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
-        self.function, self.compiled, self.rule = function, compiled, rule
+        self.function, self.rule = function, rule
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
         self.names = {x.name for x in parameters}
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
         self.result = hints.pop("return", None)
+        is_class = inspect.isclass(self.result)
+        is_factory = is_class and issubclass(self.result, FunctionTuple)
+        self.compiled = compiled and not is_factory
         self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
         found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
         self.specs = {n: x for n, x in found.items() if x}
@@ -159,6 +166,7 @@ class Plan:
             if x.kind == "Flag" or x.options
         }
         self.bare = {n: x for n, x in hints.items() if n not in self.checked}
+        self.others = [n for n in self.names if n not in hints]
         self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
         self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
         mask = self.arrays.get("sample_mask")
@@ -206,33 +214,34 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> tuple[Arguments, list[Any], Fitted]:
+    def check(self, given: Arguments) -> tuple[Static, list[Any], Fitted]:
         """Check arguments.
 
         Args:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            Static arguments, the leaves of arrays, and what follows from both.
+            Names and values of static arguments, the leaves of arrays, and what follows
+            from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
-        static: Arguments = {
+        known = {
             n: x
             for n, x in given.items()
             if n in self.static or type(x) is self.either.get(n)
         }
-        for name, value in static.items():
+        for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
+        static = tuple([(n, _hashable(x)) for n, x in known.items()])
         traced = {
-            n: x for n, x in given.items() if n in self.checked and n not in static
+            n: x for n, x in given.items() if n in self.checked and n not in known
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
-        known = tuple([(n, _hashable(x)) for n, x in static.items()])
         try:
-            fitted = self.fit(structure, types, known)
+            fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, hint = error.args
             raise errors.wrong_type(path, hint, self._described(given, {})) from None
@@ -268,9 +277,7 @@ class Plan:
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 
-    def _fit(
-        self, structure: Any, types: tuple[Type, ...], static: tuple[Any, ...]
-    ) -> Fitted:
+    def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
         """Fit arguments to their annotations."""
         leaves = [Leaf(*each) for each in enumerate(types)]
         constants = dict(static)
@@ -301,14 +308,16 @@ class Plan:
         self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
     ) -> Roles:
         """Return the roles of leaves. Functions of the user get pytrees as they are."""
-        floats = {n: x for n, x in fits.items() if x[0].kind in FLOATS}
+
+        def at(names: Iterable[str]) -> tuple[int, ...]:
+            return tuple([fits[n][1].place for n in names])
+
+        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
         states = [n for n in floats if specs.argument_of(n) in self.states]
-        trees = [n for n, (spec, _) in floats.items() if spec.is_tree]
+        trees = [n for n, spec in floats.items() if spec.is_tree]
         data = [n for n in floats if n not in states and n not in trees]
         kept = states if self.callables else states + trees
-        names = data, kept, states, masked
-        places = [tuple(fits[n][1].place for n in each) for each in names]
-        return Roles(*places, structure)
+        return Roles(at(data), at(kept), at(states), at(masked), structure)
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
@@ -336,25 +345,20 @@ class Plan:
         return places
 
     def _run(
-        self, given: Arguments, static: Arguments, leaves: list[Any], roles: Roles
+        self, given: Arguments, static: Static, leaves: list[Any], roles: Roles
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             return self.function(**given)
-        is_ours = all(
-            given[n] is self.defaults.get(n) or functions.is_ours(given[n])
+        has_ours = all(
+            given[n] is self.defaults.get(n) or is_ours(given[n])
             for n in self.functions
         )
-        settings = {n: given[n] for n in self.bare} | static
-        known = tuple([(n, _hashable(x)) for n, x in settings.items()])
-        others = {
-            n: x
-            for n, x in given.items()
-            if n not in self.checked and n not in self.bare
-        }
-        run = self.program.compiled if is_ours else self.program.body
+        bare = tuple([(n, _hashable(given[n])) for n in self.bare])
+        others = {n: given[n] for n in self.others}
+        run = self.program.compiled if has_ours else self.program.body
         with programs.mesh_of(leaves + jax.tree.leaves(others)):
-            return run(known, roles, leaves, others)
+            return run(static + bare, roles, leaves, others)
 
 
 def _type(part: Any) -> Type:

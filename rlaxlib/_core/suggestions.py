@@ -24,6 +24,7 @@ _AFTER = re.compile(
 # What people put around the name of an argument: `mb_returns`, `new_values`.
 _FILLERS = {"b", "batch", "current", "mb", "new", "policy", "t", "tm1"}
 _SPELLINGS = {
+    "n": "num",
     "λ": "lambda",
     "ε": "epsilon",
     "logp": "log_prob",
@@ -64,9 +65,9 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
     theirs = [(name, [f"{module}.{name}"]) for module in modules[:1]]
     known = [*concepts, *functions, *ours, *theirs]
     short = [*concepts, *(x for x in ours if x[0].islower())]
-    forms = [(_words(key), names) for key, names in known]
-    forms += [(_trims(key)[-1], names) for key, names in short]
-    for words in _trims(name):
+    whole = [(_words(key), names) for key, names in known]
+    trimmed = [(_trims(key)[-1], names) for key, names in short]
+    for words, forms in itertools.product(_trims(name), (whole, trimmed)):
         same = (y for x, y in forms if "".join(x) == "".join(words) or {*x} == {*words})
         if found := list(dict.fromkeys(itertools.chain(*same))):
             return found
@@ -74,18 +75,20 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
     return near[0] if near else []
 
 
-def meant(word: str, arguments: Sequence[str]) -> list[str]:
+def meant(word: str, arguments: Sequence[str], function: str = "") -> list[str]:
     """Return the arguments that an unknown keyword stands for.
 
     Args:
         word: The keyword, such as `gamma`.
         arguments: The arguments of the function.
+        function: Its name: some of its arguments may have words of their own.
 
     Returns:
         Those that others call so, or that are spelt almost like it.
     """
     key, others = _key(word), tables()["arguments"]
     called = {n: f"{others.get(n, '')} {others.get(_stem(n), '')}" for n in arguments}
+    called = {n: others.get(f"{function}.{n}", x) for n, x in called.items()}
     alike = [n for n in arguments if _key(n) == key != ""]
     meant = [n for n in arguments if key in map(_key, called[n].split())]
     return alike or meant or [n for n in arguments if _is_misspelt(key, _key(n))]
@@ -115,7 +118,7 @@ def _is_misspelt(name: str, other: str) -> bool:
 
     def is_near(x: str, y: str) -> bool:
         is_word = min(len(x), len(y)) > 4 and y.isalpha() and x[0] == y[0]
-        return x == y or (is_word and SequenceMatcher(None, x, y).ratio() > 0.8)
+        return x == y or (is_word and SequenceMatcher(None, x, y).ratio() > 0.85)
 
     ours, theirs = _words(name), _words(other)
     return len(ours) == len(theirs) and all(map(is_near, ours, theirs))

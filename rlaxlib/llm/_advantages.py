@@ -123,14 +123,14 @@ def group_advantages(
         groups = jnp.arange(rewards.size, dtype=group_ids.dtype)
         return jnp.sum(jax.vmap(of_group)(groups), axis=0)
     found = moments.of(rewards, exists, axis_name)
-    size, mean, _, centred = found
+    size, mean, _, centered = found
     if not isinstance(baseline, str):
         advantages = rewards - baseline
     elif baseline == "none":
         advantages = rewards
     else:
         others = jnp.maximum(size - 1, 1)
-        advantages = centred if baseline == "mean" else centred * size / others
+        advantages = centered if baseline == "mean" else centered * size / others
     if scale == "none":
         return advantages
     # A negative mean would turn all signs around.

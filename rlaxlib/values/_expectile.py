@@ -263,8 +263,8 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
     """Return the samples of `impute_expectile_samples`."""
     e, tau = jnp.sort(jax.lax.stop_gradient(e)), jnp.sort(jax.lax.stop_gradient(tau))
     tau = jnp.where(jnp.abs(tau - 0.5) < 1e-6, 0.5, tau)  # 1 - 2 τ would be noise.
-    centre = e[e.size // 2]  # A common offset would cost precision.
-    e = e - centre
+    center = e[e.size // 2]  # A common offset would cost precision.
+    e = e - center
 
     def misfit(mean: Array) -> Array:
         u = _samples(mean, e, tau, n)[None, :] - e[:, None]
@@ -290,7 +290,7 @@ def _impute(e: Array, tau: Array, n: int) -> Array:
         lambda state: state[0] > 0, narrow_down, (rounds, low, high)
     )
     _, low, high = state
-    samples = _samples((low + high) / 2, e, tau, n) + centre
+    samples = _samples((low + high) / 2, e, tau, n) + center
     return safe.with_nan(samples, jnp.sum(e) + jnp.sum(tau))
 
 

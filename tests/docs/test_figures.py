@@ -91,14 +91,14 @@ def test_each_svg_file_has_a_script():
 def test_colours_have_enough_contrast_on_a_page(page, scripts):
     style = scripts["style"]
     assert contrast(style.INK, page) > 4
-    assert all(contrast(color, page) > 3 for color in style.COLOURS)
+    assert all(contrast(color, page) > 3 for color in style.COLORS)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figure_is_transparent_and_uses_the_colours_of_the_style(name, scripts):
     svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
     style = scripts["style"]
-    assert set(re.findall(r"#[0-9a-f]{6}\b", svg)) <= {style.INK, *style.COLOURS}
+    assert set(re.findall(r"#[0-9a-f]{6}\b", svg)) <= {style.INK, *style.COLORS}
     assert "<text" not in svg  # Text is drawn as paths, independent of fonts.
 
 

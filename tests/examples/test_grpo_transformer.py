@@ -127,8 +127,9 @@ def test_first_gradient_is_the_policy_gradient(algorithm):
             log_prob,
             jnp.array([-1.0, -2.0, -3.0, -9.0]),
             log_prob - 2,
-            3.0,
+            jnp.full(4, 3.0),
             mask,
+            None,
             config,
         )
         return jnp.sum(losses)
@@ -136,6 +137,24 @@ def test_first_gradient_is_the_policy_gradient(algorithm):
     # Of the KL loss: the weight times the log-ratio.
     np.testing.assert_allclose(
         jax.jit(jax.grad(loss))(log_prob), mask * (0.5 * 2 - 3.0), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_gradient_step_on_packed_rows_equals_that_on_padded_ones(algorithm):
+    config = dataclasses.replace(SHORT, algorithm=algorithm, kl=0.1)
+    samples, adv = answers(), jnp.linspace(-1.0, 1.0, 8)
+    batch = example.Batch(samples, samples.log_prob - 0.1, adv)
+    one, packed = (
+        jax.jit(functools.partial(example.learn, config=each))(make_policy(), batch)
+        for each in (config, dataclasses.replace(config, packed=4))
+    )
+    change = jax.tree.map(lambda x, y: x - y, one.params, make_policy().params)
+    assert max(float(jnp.max(jnp.abs(x))) for x in jax.tree.leaves(change)) > 1e-3
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6),
+        one.params,
+        packed.params,
     )
 
 

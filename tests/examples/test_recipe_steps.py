@@ -156,7 +156,7 @@ def test_the_best_samples_are_chosen():
 
 def test_a_plan_finds_the_best_actions():
     best = jnp.array([[0.5, -0.5], [0.2, 0.8], [-0.9, 0.0]])
-    plan = rlaxlib.PlanState(jnp.zeros((3, 2)), jnp.full((3, 2), 2.0))
+    plan = rlaxlib.plan_init(3, 2, 2.0)
 
     def evaluate(actions):
         return -10 * jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
@@ -170,7 +170,7 @@ def test_a_plan_finds_the_best_actions():
 
 def test_pets_acts_by_the_best_plan_and_keeps_the_rest_of_it():
     best = jnp.array([[0.5], [0.2], [-0.9]])
-    plan = rlaxlib.PlanState(jnp.zeros((3, 1)), jnp.full((3, 1), 0.5))
+    plan = rlaxlib.plan_init(3, 1, 0.5)
 
     def evaluate(actions):
         return -jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
@@ -264,7 +264,7 @@ def test_observations_and_rewards_have_a_scale_of_one():
     r_t, discount_t = (7 * rng.normal(size=500)).astype(np.float32), np.zeros(500)
     moments = rlaxlib.running_moments().init(s[0])
     scale = rlaxlib.reward_scale().init(r_t)
-    s, r_t, *_ = phases.normalise(s, r_t, discount_t.astype(np.float32), moments, scale)
+    s, r_t, *_ = phases.normalize(s, r_t, discount_t.astype(np.float32), moments, scale)
     np.testing.assert_allclose(np.mean(s, axis=0), 0, atol=0.01)
     np.testing.assert_allclose(np.std(s, axis=0), 1, atol=0.01)
     np.testing.assert_allclose(np.std(r_t), 1, atol=0.01)

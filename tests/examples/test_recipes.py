@@ -59,7 +59,7 @@ HELPERS = {
     ),
     *("pets_action", "redo", "score_intervals"),
     *("magic", "partial_estimates", "least_error_weights"),
-    *("gpi_action", "mppi_plan", "normalise", "unroll", "value_interval"),
+    *("gpi_action", "mppi_plan", "normalize", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
     "fpo_losses",
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),

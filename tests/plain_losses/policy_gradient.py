@@ -481,8 +481,8 @@ CASES = {
     ),
     "ppo": Case(of(recipes.ppo, policy_and_value, ROLLOUTS), plain_ppo, PAIR_PARAMS),
     "spo": Case(of(recipes.spo, policy_and_value, ROLLOUTS), plain_spo, PAIR_PARAMS),
-    "discovered_policy_optimisation": Case(
-        of(recipes.discovered_policy_optimisation, policy_and_value, ROLLOUTS),
+    "discovered_policy_optimization": Case(
+        of(recipes.discovered_policy_optimization, policy_and_value, ROLLOUTS),
         plain_discovered,
         PAIR_PARAMS,
     ),

@@ -89,7 +89,7 @@ def plain_double_dqn(p, t):
     return jnp.mean(jnp.stack(losses))
 
 
-def plain_duelling_dqn(p, t):
+def plain_dueling_dqn(p, t):
     """openai/baselines@ea25b9e.
 
     baselines/deepq/build_graph.py: build_train, baselines/deepq/models.py, without
@@ -479,9 +479,9 @@ CASES = {
     "double_dqn": Case(
         of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS, meaningless=True
     ),
-    "duelling_dqn": Case(
-        of(recipes.duelling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
-        plain_duelling_dqn,
+    "dueling_dqn": Case(
+        of(recipes.dueling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
+        plain_dueling_dqn,
         PAIR_PARAMS,
     ),
     "c51": Case(of(recipes.c51, ATOMS, ONE), plain_c51, ATOMS_PARAMS),

@@ -95,6 +95,6 @@ def test_drift_is_positive_only_where_a_ratio_moved_with_its_advantage():
     ratio, adv = np.exp(LOG_PROB - OLD), ADVANTAGES
     loss = jax.jit(rlaxlib.discovered_policy_loss)(LOG_PROB, OLD, adv)[0]
     loss = np.asarray(loss)
-    favoured = (ratio - 1) * adv > 0
-    close(loss[~favoured], -(ratio * adv)[~favoured])
-    assert np.all(loss[favoured] > -(ratio * adv)[favoured])
+    favored = (ratio - 1) * adv > 0
+    close(loss[~favored], -(ratio * adv)[~favored])
+    assert np.all(loss[favored] > -(ratio * adv)[favored])

@@ -49,6 +49,11 @@ def mppi_update(
     return mixed(state, mean, variance, momentum, min_stddev, max_stddev)
 
 
+def plan_init(num_steps, num_dimensions, stddev):
+    shape = num_steps, num_dimensions
+    return np.zeros(shape), np.full(shape, stddev)
+
+
 def shift_plan(state, stddev, a=None):
     last = np.zeros(DIMENSIONS) if a is None else a
     mean = np.stack([*state["mean"][1:], last])
@@ -107,6 +112,12 @@ BOUNDS = ("momentum", "min_stddev", "max_stddev")
 
 
 ROWS = [
+    Row(
+        plan_init,
+        lambda rng: {"stddev": np.asarray(rng.uniform(0.5, 2.0))},
+        settings={"num_steps": HORIZON, "num_dimensions": DIMENSIONS},
+        gradients=Gradients(exist=False),
+    ),
     row(cem_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),
     row(cem_update, SAMPLED, "defaults", settings={"num_elites": 4}),
     row(mppi_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),

@@ -341,8 +341,8 @@ def test_differential_td_errors_measure_the_error_of_the_reward_rate():
     visited = np.linalg.matrix_power(on, 1000)[0]
     gain = visited @ rewards
     # The differential values, whose mean over visits is 0.
-    centred = np.eye(mdp.STATES) - on + visited
-    v = np.linalg.solve(centred, rewards - gain)
+    centered = np.eye(mdp.STATES) - on + visited
+    v = np.linalg.solve(centered, rewards - gain)
 
     def estimator(v, step, rate):
         return rlaxlib.differential_td_learning(

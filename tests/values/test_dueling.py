@@ -8,12 +8,12 @@ import rlaxlib
 
 ADVANTAGES = np.float32([1.0, -4.0, 3.0, 8.0])
 MASK = np.array([True, False, True, True])
-duelling = jax.jit(rlaxlib.dueling_q_values)
+dueling = jax.jit(rlaxlib.dueling_q_values)
 
 
 def test_a_constant_added_to_the_advantages_changes_nothing():
-    q = duelling(2.0, ADVANTAGES)
-    close(duelling(2.0, ADVANTAGES + 5), q)
+    q = dueling(2.0, ADVANTAGES)
+    close(dueling(2.0, ADVANTAGES + 5), q)
     close(np.mean(q), 2.0)
 
 
@@ -23,7 +23,7 @@ def test_illegal_actions_have_no_influence_and_are_never_greedy():
         return q[MASK], q
 
     jacobians = jax.jit(jax.jacobian(legal, (0, 1), has_aux=True))
-    expected = duelling(2.0, ADVANTAGES[MASK])
+    expected = dueling(2.0, ADVANTAGES[MASK])
     for illegal in (-4.0, 1e6, np.inf, np.nan):
         advantages = np.where(np.arange(4) == 1, np.float32(illegal), ADVANTAGES)
         found = jax.tree.map(np.asarray, jacobians(2.0, advantages))
@@ -36,7 +36,7 @@ def test_illegal_actions_have_no_influence_and_are_never_greedy():
 
 
 def test_no_legal_action_gives_minus_infinity():
-    q = duelling(2.0, ADVANTAGES, action_mask=np.zeros(4, bool))
+    q = dueling(2.0, ADVANTAGES, action_mask=np.zeros(4, bool))
     np.testing.assert_array_equal(q, np.full(4, -np.inf))
 
 
@@ -46,4 +46,4 @@ def test_maps_over_atoms():
     mapped = jax.jit(jax.vmap(rlaxlib.dueling_q_values, (0, 1), 1))
     logits = np.asarray(mapped(v, advantages))
     for atom in range(3):
-        close(logits[:, atom], duelling(v[atom], advantages[:, atom]))
+        close(logits[:, atom], dueling(v[atom], advantages[:, atom]))

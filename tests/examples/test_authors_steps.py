@@ -259,11 +259,13 @@ def test_rewards_of_adversarial_imitation():
     found = imitation.gail_reward(params, imitated.judge, b)
     np.testing.assert_allclose(found, -jnp.log(1 - d + 1e-8), rtol=1e-4)
     params, b = imitated.AIRL_PARAMS, imitated.JUDGED
-    log_p_tau = imitated.advantage(params, b)
-    log_pq = jnp.logaddexp(log_p_tau, b.log_prob)
-    scores = jnp.exp(log_p_tau - log_pq)
+    log_p_tau, lprobs = (
+        np.float64(imitated.advantage(params, b)),
+        np.float64(b.log_prob),
+    )
+    scores = np.exp(log_p_tau - np.logaddexp(log_p_tau, lprobs))
     found = imitation.airl_reward(params, imitated.AIRL, b)
-    np.testing.assert_allclose(found, jnp.log(scores) - jnp.log(1 - scores), rtol=1e-4)
+    np.testing.assert_allclose(found, np.log(scores) - np.log(1 - scores), rtol=1e-4)
 
 
 # --- Streaming. ---

@@ -105,15 +105,9 @@ def has_kind(type_: Type, spec: Spec) -> bool:
 
 
 def bind(wanted: Mapping[str, Spec], types: Mapping[str, Type], sizes: Sizes) -> Bound:
-    """Fit arrays to their specs, up to one that does not fit.
+    """Fit arrays, by their names, to their specs, up to one that does not fit.
 
-    Args:
-        wanted: The spec of each array.
-        types: The type of each array that is given.
-        sizes: Sizes of axes that are known.
-
-    Returns:
-        Sizes, axes, and what does not fit.
+    The sizes are those of axes that are known before.
     """
     wrong = [n for n in wanted if n in types and not has_kind(types[n], wanted[n])]
     if wrong:

@@ -22,9 +22,8 @@ def fail(problem: str) -> NoReturn:
 def fit(**arguments: tuple[Any, Any]) -> None:
     """Check arrays that are not arguments of their own, such as leaves of a pytree.
 
-    Args:
-        **arguments: For each array, under its name, the pair of its value and its
-            annotation, such as `Float[ArrayLike, "T"]`.
+    Each is given under its name, as the pair of its value and its annotation, such as
+    `Float[ArrayLike, "T"]`.
     """
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
@@ -39,8 +38,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
 def leading_axes(**arguments: Array) -> None:
     """Check that the axes of one array are the first axes of another, or of size 1.
 
-    Args:
-        **arguments: Two arrays, under their names, the one with fewer axes first.
+    Both are given under their names, the one with fewer axes first.
     """
     (name, short), (whole, long) = arguments.items()
     sizes = zip(short.shape, long.shape, strict=False)
@@ -65,15 +63,12 @@ def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
 
 
 def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
-    """Check the result of a function that the user gave.
+    """Check the result of a function of the user, and return it as an array.
 
     Args:
         name: The call, such as `kl(params)`.
         value: Its result.
         kind: What it must be, by default one float.
-
-    Returns:
-        The result, as an array.
     """
     # An integer of Python is no float here.
     x = np.asarray(value) if isinstance(value, int | float) else value

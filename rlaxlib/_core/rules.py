@@ -50,16 +50,8 @@ def check(
 ) -> None:
     """Check a value against the rules of its spec, and that its dtype can hold it.
 
-    Args:
-        name: The name of the argument.
-        value: Its value.
-        spec: Its spec.
-        sizes: The sizes of axes.
-        given: All arguments, which may be bounds.
-        sample_mask: False for steps to ignore, or None.
-
-    Raises:
-        ArgumentError: If a value on the host breaks a rule.
+    Bounds may be sizes of axes, or other arguments, which are `given`. Values on a
+    device, and at steps that a `sample_mask` ignores, break no rule.
     """
     x, mask = _concrete(value), _concrete(sample_mask)
     if x is None or (mask is None and sample_mask is not None):
@@ -124,16 +116,7 @@ def _steps(mask: Any, x: Any) -> Any:
 
 
 def check_static(name: str, value: Any, spec: Spec) -> None:
-    """Check the choice of an option, or the type of a Python value.
-
-    Args:
-        name: The name of the argument.
-        value: Its value.
-        spec: Its spec.
-
-    Raises:
-        ArgumentError: If the type or the value is wrong.
-    """
+    """Check the choice of an option, or the type of a Python value."""
     if value is None and spec.optional:
         return
     if spec.options:

@@ -41,10 +41,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
-from rlaxlib._core import binding, errors, functions, programs, rules, specs
+from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
+from rlaxlib._core.functions import FunctionTuple, is_ours
 from rlaxlib._core.programs import FLOATS, Leaf, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -74,7 +75,8 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     Args:
         function: The function, whose body has JAX arrays.
         **options: `wide=True` leaves a result of half precision in float32.
-            `compiled=False` only checks: the body has the arguments as they were given.
+            `compiled=False` only checks: the body has the arguments as they were given,
+            as that of a factory of objects has.
             `rule` is a function for what no annotation can state. It is called with all
             arguments, by keyword, before the body, and raises errors by `checks.fail`.
 
@@ -141,13 +143,16 @@ class Plan:
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
-        self.function, self.compiled, self.rule = function, compiled, rule
+        self.function, self.rule = function, rule
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
         self.names = {x.name for x in parameters}
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
         self.result = hints.pop("return", None)
+        is_class = inspect.isclass(self.result)
+        is_factory = is_class and issubclass(self.result, FunctionTuple)
+        self.compiled = compiled and not is_factory
         self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
         found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
         self.specs = {n: x for n, x in found.items() if x}
@@ -345,13 +350,13 @@ class Plan:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             return self.function(**given)
-        is_ours = all(
-            given[n] is self.defaults.get(n) or functions.is_ours(given[n])
+        has_ours = all(
+            given[n] is self.defaults.get(n) or is_ours(given[n])
             for n in self.functions
         )
         bare = tuple([(n, _hashable(given[n])) for n in self.bare])
         others = {n: given[n] for n in self.others}
-        run = self.program.compiled if is_ours else self.program.body
+        run = self.program.compiled if has_ours else self.program.body
         with programs.mesh_of(leaves + jax.tree.leaves(others)):
             return run(static + bare, roles, leaves, others)
 

@@ -64,7 +64,7 @@ class DiscreteDistribution(FunctionTuple):
         self.entropy, self.kl = entropy, kl
 
 
-@checked(compiled=False)
+@checked
 def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> Softmax:
     """Create a softmax (Boltzmann) distribution.
 
@@ -100,7 +100,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> Softmax:
     return Softmax(temperature)
 
 
-@checked(compiled=False)
+@checked
 def clipped_entropy_softmax(
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
     entropy_clip: Float[ArrayLike, "in [0, inf]"] = 1.0,

@@ -64,7 +64,7 @@ class ContinuousDistribution(FunctionTuple):
         self.kl_to_standard_normal = kl_to_standard_normal
 
 
-@checked(compiled=False)
+@checked
 def gaussian_diagonal(
     sigma: Float[ArrayLike, "... in (0, inf)"] | None = None,
 ) -> GaussianDiagonal:

@@ -47,7 +47,7 @@ def greedy() -> Greedy:
     return Greedy()
 
 
-@checked(compiled=False)
+@checked
 def epsilon_greedy(
     epsilon: Float[ArrayLike, "in [0, 1]"] | None = None,
 ) -> EpsilonGreedy:

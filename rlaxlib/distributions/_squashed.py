@@ -30,7 +30,7 @@ Minimum = Shaped[ArrayLike, "[] or [1] or [D] or [..., D] in (-inf, inf)"]
 Maximum = Shaped[ArrayLike, "[] or [1] or [D] or [..., D] in (minimum, inf)"]
 
 
-@checked(compiled=False)
+@checked
 def squashed_gaussian(
     sigma_min: Float[ArrayLike, "in (-inf, inf)"] = -4.0,
     sigma_max: Float[ArrayLike, "in [sigma_min, inf)"] = 0.0,

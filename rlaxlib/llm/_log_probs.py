@@ -495,8 +495,9 @@ def _bits(x: Array) -> Array:
 
 
 def _floats(x: Array, dtype: Any) -> Array:
-    """Undo `_bits`."""
-    return jax.lax.bitcast_convert_type(x, dtype) if x.dtype == jnp.uint16 else x
+    """Undo `_bits`, of which floats need nothing."""
+    is_float = jnp.issubdtype(x.dtype, jnp.floating)
+    return x if is_float else jax.lax.bitcast_convert_type(x, dtype)
 
 
 def _gathered(x: Array, but: int) -> Array:

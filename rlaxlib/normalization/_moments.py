@@ -88,7 +88,7 @@ class EmaState(NamedTuple):
         return EmaMoments(self.mean, self.variance)
 
 
-@checked(compiled=False)
+@checked
 def create_ema(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.999,
     pmean_axis_name: AxisName | None = None,
@@ -322,7 +322,7 @@ class RunningMomentsState(NamedTuple):
         return jax.tree.map(apply, tree, self.mean, self.variance)
 
 
-@checked(compiled=False)
+@checked
 def running_moments(
     *,
     axis_name: AxisName | None = None,

@@ -329,7 +329,7 @@ def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> P
     return _preserve(params, old, new)
 
 
-@checked(compiled=False)
+@checked
 def popart(
     num_outputs: Static[int, "in [1, inf)"],
     step_size: Float[ArrayLike, "in [0, 1]"] | None,

@@ -81,7 +81,7 @@ class ReturnRange(NamedTuple):
     spread: Float[Array, ""]
 
 
-@checked(compiled=False)
+@checked
 def reward_scale(
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-8,
     max_return: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
@@ -216,7 +216,7 @@ class RewardScale(FunctionTuple):
         return scale, RewardScaleState(moments_state, carried, largest)
 
 
-@checked(compiled=False)
+@checked
 def return_based_scale(
     min_scale: Float[ArrayLike, "in (0, inf)"] = 1e-2,
     *,
@@ -338,7 +338,7 @@ class ReturnBasedScale(FunctionTuple):
         return scale, ReturnScaleState(steps_state, returns_state)
 
 
-@checked(compiled=False)
+@checked
 def percentile_scale(
     decay: Float[ArrayLike, "in [0, 1)"] = 0.99,
     low_percentile: Float[ArrayLike, "in [0, 100]"] = 5.0,

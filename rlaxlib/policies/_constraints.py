@@ -135,7 +135,7 @@ class PidLagrangianState(NamedTuple):
     cost: Float[Array, ""]
 
 
-@checked(compiled=False)
+@checked
 def pid_lagrangian(
     limit: Float[ArrayLike, ""],
     k_p: Float[ArrayLike, "in [0, inf)"],

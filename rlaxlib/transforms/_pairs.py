@@ -98,7 +98,7 @@ def compose_tx(*tx_list: TxPair) -> TxPair:
     return ComposedPair(tx_list)
 
 
-@checked(compiled=False)
+@checked
 def twohot_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
@@ -140,7 +140,7 @@ def twohot_pair(
     return TwohotPair(_number(min_value), _number(max_value), num_bins)
 
 
-@checked(compiled=False)
+@checked
 def hl_gauss_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
@@ -190,7 +190,7 @@ def hl_gauss_pair(
     return HlGaussPair(low, high, num_bins, ratio)
 
 
-@checked(compiled=False)
+@checked
 def muzero_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
@@ -236,7 +236,7 @@ def muzero_pair(
     return compose_tx(tx, bins)
 
 
-@checked(compiled=False)
+@checked
 def unbiased_transform_pair(
     min_value: Float[ArrayLike, "in (-inf, inf)"],
     max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],

@@ -212,15 +212,14 @@ def training(name):
         items = entries and zip(entries.value.keys, entries.value.values, strict=True)
         for value in (value for key, value in items or () if key and key.value == name):
             if isinstance(value, ast.Attribute):  # `r2d2.ENTRY`, in a file of its own.
-                file, last = f"zoo/{value.value.id}", ""
-                entry = files[file][value.attr]
+                entry, last = files[f"zoo/{value.value.id}"][value.attr], ""
             else:
                 entry = ast.copy_location(ast.Expr(value), value)
                 entry = Function(file, name, entry)
                 last = f"ENTRIES = {{\n{entry.source}\n}}"
-            used = [x for x in needs([entry]) if x.file == file]
+            used = [x for x in needs([entry]) if x.file == entry.file]
             used = sorted(used[:-1] if last else used, key=lambda x: x.node.lineno)
-            return file, "\n\n".join([*(x.source for x in used), last]).rstrip()
+            return entry.file, "\n\n".join([*(x.source for x in used), last]).rstrip()
     return "", ""
 
 

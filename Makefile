@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=worksteal
 FAST = XLA_FLAGS="$$($(BIN)/python tests/compiler.py)"
+TRAINING = XLA_FLAGS="$$($(BIN)/python tests/compiler.py training)"
 CONTRACT := $(wildcard tests/test_contract*.py)
 
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
@@ -31,14 +32,21 @@ test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns
 endif
 
 # Lines of the library that only these tests run do not count as covered.
-BESIDE := $(CONTRACT) $(addprefix tests/,benchmarks docs examples truth)
+MATRIX := tests/test_matrix.py
+PRINTED := tests/test_api.py::test_docstring_example_comes_out_as_printed
+BESIDE := $(CONTRACT) $(MATRIX) $(addprefix tests/,benchmarks docs examples truth)
 cover: .venv/with-test,reference  ## Check that tests of the topics cover all lines.
 	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) \
-		--deselect=tests/test_api.py::test_docstring_example_comes_out_as_printed
+		--deselect=$(PRINTED)
 
+# Tests compile as users do, but for those of transformations and of trainings.
+trust: export RLAXLIB_TRUST := 1
 trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.
-	$(MAKE) cover
-	RLAXLIB_TRUST=1 $(TESTS) -m "not slow"
+	$(MAKE) cover FAST=
+	$(TESTS) -m "not slow" $(PRINTED) \
+		$(filter-out $(MATRIX) tests/examples,$(BESIDE))
+	$(FAST) $(TESTS) $(MATRIX)
+	$(TRAINING) $(TESTS) -m "not slow" tests/examples
 	$(BIN)/python tests/mutants.py --write
 	$(BIN)/python tests/trust.py
 
@@ -58,8 +66,7 @@ examples: .venv/with-test  ## Train the agents of all examples, and test their r
 	$(BIN)/python -m pytest -m slow tests/examples
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; about 12 minutes.
-	XLA_FLAGS="$$($(BIN)/python tests/compiler.py training)" PYTHONPATH=examples \
-		$(BIN)/python -m zoo
+	$(TRAINING) PYTHONPATH=examples $(BIN)/python -m zoo
 
 minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.
 	PYTHONPATH=examples $(BIN)/python -m minatar

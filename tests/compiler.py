@@ -1,8 +1,8 @@
 """Print flags with which XLA compiles fast and optimises less, for `XLA_FLAGS`.
 
-Tests spend their time in compilation, which these flags halve; `make trust` runs them
-without, as users compile. `python tests/compiler.py training` prints flags for short
-trainings, which balance compilation and run time.
+Tests spend their time in compilation, which these flags halve; `make trust` runs most
+of them without, as users compile. `python tests/compiler.py training` prints flags for
+short trainings, which balance compilation and run time.
 """
 
 import sys

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from multiprocessing.pool import ThreadPool
 
 import trust
 
@@ -129,21 +130,26 @@ def changed(node: ast.expr, **fields: object) -> ast.expr:
 
 
 def commands(mutant: Mutant) -> list[list[str]]:
-    """Return the arguments of pytest: the file that mirrors it, and its contract."""
+    """Return the arguments of pytest, for one run after the other until a test fails.
+
+    These are values and gradients of the function, the file that mirrors its own, and
+    the rest of its contract; first whatever is fast.
+    """
     *folders, name = mutant.file.relative_to(LIBRARY).with_suffix("").parts
     folder = ROOT.joinpath("tests", *(each.lstrip("_") for each in folders))
     mirrors = [folder / f"test_{name.lstrip('_')}.py"]
     if folders:  # A chapter without a file of its own is tested in that of its topic.
         mirrors += [folder, folder.with_name(f"test_{folder.name}.py")]
     mirror = next(path for path in mirrors if path.exists()).relative_to(ROOT)
-    contract = [
-        f"tests/{path.name}" for path in (ROOT / "tests").glob("test_contract*")
-    ]
+    files = sorted((ROOT / "tests").glob("test_contract*.py"))
+    values, *others = [str(file.relative_to(ROOT)) for file in files]
     names = [mutant.function]
     if mutant.function.startswith("_"):  # It is tested through those that call it.
         names = public(mutant.file)
-    only = ["-k", " or ".join(names)] if names and "_core" not in folders else []
-    return [[str(mirror)], contract + only]
+    if not names or "_core" in folders:  # The contract of a whole topic takes minutes.
+        return [[str(mirror)], [values], others]
+    only = ["-k", " or ".join(names)]
+    return [[values, *only], [str(mirror)], [*others, *only]]
 
 
 def public(file: pathlib.Path) -> list[str]:
@@ -209,10 +215,10 @@ def main() -> None:
     sample = random.Random(options.seed).sample(every, options.count)
     assert not killed(sample[0], mutated=False), "A test fails without a mutation."
     lived = []
-    for mutant in sample:
-        died = killed(mutant)
-        lived += [] if died else [mutant]
-        print("killed" if died else "lived ", mutant, flush=True)
+    with ThreadPool() as pool:  # Each run is a process of its own.
+        for mutant, died in zip(sample, pool.imap(killed, sample), strict=True):
+            lived += [] if died else [mutant]
+            print("killed" if died else "lived ", mutant, flush=True)
     share = 1 - len(lived) / len(sample)
     result = f"{len(sample) - len(lived)} of {len(sample)} mutants are killed"
     lines = [f"With seed {options.seed}, {result}."]

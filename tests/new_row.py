@@ -5,7 +5,7 @@ python tests/new_row.py lambda_returns
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import annotations
 import numpy as np
@@ -47,13 +47,24 @@ def sample(spec: Spec) -> str:
     return f"rng.normal(size={size})"
 
 
+def file_of(function: Callable[..., object]) -> str:
+    """Return the file of the rows of a function."""
+    parts = inspect.unwrap(function).__module__.split(".")[1:]
+    return f"tests/rows/{'/'.join(part.lstrip('_') for part in parts)}.py"
+
+
 def lines(name: str) -> Iterator[str]:
     """Yield the lines of a row, with a definition to write."""
     function = getattr(rlaxlib, name)
     parameters = inspect.signature(function).parameters
     found = annotations.specs_of(function, parameters)
     arrays = {n: x for n, x in found.items() if x.is_array and x.kind != "Key"}
-    needed = [n for n in arrays if parameters[n].default is inspect.Parameter.empty]
+    # Optional numbers too, whose gradients are then compared; no masks.
+    needed = [n for n in arrays if parameters[n].default is not None]
+    yield f"# Into {file_of(function)}, the row at the end of its ROWS."
+    yield "from contract import ACTIONS, STEPS"
+    yield "from row import Gradients, Row"
+    yield "\n"
     yield f"def {name}({', '.join(needed)}):"
     yield '    """Authors year, equation. Write it in NumPy, as loops."""'
     yield "\n"
@@ -65,8 +76,8 @@ def lines(name: str) -> Iterator[str]:
     yield f"    {name},\n    make_{name},"
     if not parameters.keys().isdisjoint(FLAGS):
         yield "    # Those arguments alone whose gradient the flag stops:"
-        floats = tuple(n for n in needed if arrays[n].kind == "Float")
-        yield f"    gradients=Gradients(targets={floats}),"
+        floats = (f'"{n}",' for n in needed if arrays[n].kind == "Float")
+        yield f"    gradients=Gradients(targets=({' '.join(floats)})),"
     yield ")"
 
 

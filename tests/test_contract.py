@@ -81,6 +81,8 @@ def test_value_and_gradient_equal_the_definition(row):
                     at,
                     along,
                 )
+                if flag and row.gradients.stopped_definition is None:
+                    assert_stops_targets_alone(row, name, slope[0], expected)
                 np.testing.assert_allclose(
                     contract.project({name: slope[0]}, along),
                     expected,
@@ -237,6 +239,19 @@ def test_rejects_lists_strings_and_none(row):
 
 
 # --- Helpers. ---
+
+
+def assert_stops_targets_alone(row, name, slope, expected):
+    """Assert that the flag stops the gradient of the targets that a row names."""
+    is_target = name in row.gradients.targets
+    assert not (is_target and np.any(slope)), (
+        f"`{name}` is a target of the row {row.id}, but the flag does not stop its "
+        "gradient: stop it, or take it out of `Gradients(targets=...)`"
+    )
+    assert is_target or np.any(slope) or abs(expected) < 1e-6, (
+        f"the flag stops the gradient of `{name}`, which is no target of the row "
+        f"{row.id}: add it to `Gradients(targets=...)`, or do not stop it"
+    )
 
 
 def peer_inputs(row):

@@ -17,61 +17,75 @@ import pytest
 from contract import SINGLE
 from jax.sharding import NamedSharding, PartitionSpec
 
-DTYPES = [jnp.bfloat16, jnp.float16, jnp.float32, jnp.float64]
+# A program has all precisions at once, but for double precision, an option of JAX.
+SINGLES, DOUBLES = ("bfloat16", "float16", "float32"), ("float64",)
 
 
-def each_row(*attributes, dtypes=DTYPES):
-    """Run a test on every row, in all precisions, by `make trust` alone."""
+def each_row(*attributes):
+    """Run a test on every row, by `make trust` alone."""
 
     def decorate(test):
         test = contract.each_row(*attributes)(test)
         if not contract.TRUST:
             test.pytestmark = [pytest.mark.skip(reason="`make trust` runs it")]
-            return test
-        ids = [dtype.__name__ for dtype in dtypes]
-        return pytest.mark.parametrize("dtype", dtypes, ids=ids)(test)
+        return test
 
     return decorate
 
 
 @each_row("has_arguments")
-def test_value_is_the_same_in_every_transformation(row, dtype):
-    with strict(dtype):
-        each = [row.inputs(seed, dtype) for seed in range(4)]
-        expected = [(row.define if row.deterministic else one(row))(x) for x in each]
-        expected = stack(map(contract.leaves, expected))
-        relative, absolute = tolerance(row, dtype, each)
-        for kind in ("typed", "raw") if row.key else ("",):
-            if kind == "raw":
-                each = [x | {row.key: jax.random.key_data(x[row.key])} for x in each]
-            for name, outputs in transformed(row, each):
-                with noted(f"{name} {kind}"):
-                    contract.assert_close(outputs, expected, relative, absolute)
+def test_value_is_the_same_in_every_transformation(row):
+    define = row.define if row.deterministic else lambda inputs: row.call()(**inputs)
+    for dtypes in (SINGLES, DOUBLES):
+        with strict(dtypes):
+            each = [inputs_of(row, dtypes, seed) for seed in range(4)]
+            expected = {
+                dtype: stack(contract.leaves(define(x[dtype])) for x in each)
+                for dtype in dtypes
+            }
+            programs = [("", each)]
+            if row.key is not None:
+                programs.append(("raw", [with_raw_keys(row, x) for x in each]))
+            for kind, inputs in programs:
+                for name, outputs in transformed(row, inputs):
+                    for dtype in dtypes:
+                        close = tolerance(row, dtype, [x[dtype] for x in each])
+                        with noted(f"{name} {kind}, {dtype}"):
+                            contract.assert_close(
+                                outputs[dtype], expected[dtype], *close
+                            )
 
 
 @each_row("gradients.exist")
-def test_derivatives_are_the_same_in_every_transformation(row, dtype):
-    above = {jnp.float32: jnp.float64}.get(dtype, wide(dtype))
+def test_derivatives_are_the_same_in_every_transformation(row):
+    def every(flag, few, inputs):
+        return {
+            dtype: derivatives(row, flag, dtype, inputs[dtype], few) for dtype in inputs
+        }
+
     for flag in row.flags:
-        with strict(dtype):
-            inputs = row.inputs(0, dtype)
-            found = jax.jit(functools.partial(derivatives, row, flag, dtype))(inputs)
-        with strict(above):
-            higher = {name: cast(x, above) for name, x in inputs.items()}
-            plain = jax.jit(functools.partial(derivatives, row, flag, dtype, few=True))
-            expected = plain(higher)
-        for name, derivative in found.items():
-            with noted(f"{name}, flag {flag}"):
-                other = expected[name.split(" ")[0]]
-                size = max(1.0, *(np.abs(x).max() for x in jax.tree.leaves(other)))
-                relative, absolute = tolerance(row, dtype, [inputs])
-                contract.assert_close(derivative, other, relative, absolute * size)
+        inputs, found = {}, {}
+        for dtypes in (SINGLES, DOUBLES):
+            with strict(dtypes):
+                own = inputs_of(row, dtypes)
+                found |= jax.jit(functools.partial(every, flag, False))(own)
+                inputs |= own
+        with strict(DOUBLES):
+            higher = jax.tree.map(lambda x: cast(x, jnp.float64), inputs)
+            expected = jax.jit(functools.partial(every, flag, True))(higher)
+        for dtype, each in found.items():
+            relative, absolute = tolerance(row, dtype, [inputs[dtype]])
+            for name, derivative in each.items():
+                with noted(f"{name}, flag {flag}, {dtype}"):
+                    other = expected[dtype][name.split(" ")[0]]
+                    size = max(1.0, *(np.abs(x).max() for x in jax.tree.leaves(other)))
+                    contract.assert_close(derivative, other, relative, absolute * size)
 
 
 @each_row()
-def test_strict_flags_change_no_program(row, dtype):
-    def traced():
-        inputs = row.inputs(0, dtype)
+def test_strict_flags_change_no_program(row):
+    def traced(dtype):
+        inputs = inputs_of(row, (dtype,))[dtype]
         programs = [jax.make_jaxpr(row.call())(**inputs)]
         if row.gradients.exist:
             total = problem(row, row.flags[-1], dtype, inputs)[1]
@@ -79,43 +93,44 @@ def test_strict_flags_change_no_program(row, dtype):
             programs.append(jax.make_jaxpr(jax.grad(total))(moved))
         return re.sub("0x[0-9a-f]+", "", str(programs))  # Addresses of functions.
 
-    with strict(dtype):
-        expected = traced()
-    with (
-        contract.x64(dtype == jnp.float64),
-        jax.numpy_dtype_promotion("standard"),
-        jax.numpy_rank_promotion("allow"),
-    ):
-        assert traced() == expected
+    for dtype in SINGLES + DOUBLES:
+        with strict((dtype,)):
+            expected = traced(dtype)
+        with (
+            contract.x64((dtype,) == DOUBLES),
+            jax.numpy_dtype_promotion("standard"),
+            jax.numpy_rank_promotion("allow"),
+        ):
+            assert traced(dtype) == expected, dtype
 
 
-@each_row("defined", "has_arguments", dtypes=[jnp.float64])
-def test_value_equals_the_definition_for_200_random_arguments(row, dtype):
-    with strict(dtype):
-        each = [row.inputs(seed, dtype) for seed in range(200)]
-        outputs = contract.leaves(jax.jit(jax.vmap(one(row)))(stack(each)))
-        relative, absolute = tolerance(row, dtype, each)
+@each_row("defined", "has_arguments")
+def test_value_equals_the_definition_for_200_random_arguments(row):
+    with strict(DOUBLES):
+        each = [row.inputs(seed, jnp.float64) for seed in range(200)]
+        function = jax.jit(jax.vmap(lambda inputs: row.call()(**inputs)))
+        outputs = contract.leaves(function(stack(each)))
+        close = tolerance(row, "float64", each)
         for seed, inputs in enumerate(each):
             with noted(f"seed {seed}"):
                 found = [np.array(output[seed]) for output in outputs]
-                contract.assert_close(found, row.define(inputs), relative, absolute)
+                contract.assert_close(found, row.define(inputs), *close)
 
 
 # --- Transformations. ---
 
 
-def one(row):
-    """Return a row's function, of one dictionary."""
-    return lambda inputs: row.call()(**inputs)
-
-
 def transformed(row, each):
-    """Yield the outputs for four examples, computed in every way."""
-    function, batch = one(row), stack(each)
+    """Yield the outputs of all precisions for four examples, computed in every way."""
+    batch = stack(each)
+    mesh, spec = jax.make_mesh((4,), ("batch",)), PartitionSpec("batch")
+
+    def function(inputs):
+        return {dtype: row.call()(**x) for dtype, x in inputs.items()}
+
     yield "eager", stack(map(function, each))
     yield "jit", stack(map(jax.jit(function), each))
     yield "pmap", jax.pmap(function)(batch)
-    mesh, spec = jax.make_mesh((4,), ("batch",)), PartitionSpec("batch")
     there = jax.shard_map(jax.vmap(function), mesh=mesh, in_specs=spec, out_specs=spec)
     yield "shard_map", jax.jit(there)(jax.device_put(batch, NamedSharding(mesh, spec)))
 
@@ -188,16 +203,29 @@ def problem(row, flag, dtype, inputs):
 
 
 @contextlib.contextmanager
-def strict(dtype):
+def strict(dtypes):
     """Reject implicit promotion, broadcasting, NaN, and invalid programs."""
     with (
-        contract.x64(dtype == jnp.float64),
+        contract.x64(dtypes == DOUBLES),
         jax.numpy_dtype_promotion("strict"),
         jax.numpy_rank_promotion("raise"),
         jax.debug_nans(True),
         jax.enable_checks(True),
     ):
         yield
+
+
+def inputs_of(row, dtypes, seed=0):
+    """Return the arguments in several precisions."""
+    return {dtype: row.inputs(seed, jnp.dtype(dtype)) for dtype in dtypes}
+
+
+def with_raw_keys(row, inputs):
+    """Return the same arguments with keys that are arrays of integers."""
+    return {
+        dtype: x | {row.key: jax.random.key_data(x[row.key])}
+        for dtype, x in inputs.items()
+    }
 
 
 @contextlib.contextmanager
@@ -213,9 +241,9 @@ def tolerance(row, dtype, each):
     """Return relative and absolute tolerances: half precision rounds once."""
     eps = float(jnp.finfo(dtype).eps)
     scale = max(map(row.scale, each))
-    if dtype == jnp.float64:
+    if dtype == "float64":
         return 1e-11, 1e-11 * scale
-    if dtype == jnp.float32:
+    if dtype == "float32":
         return SINGLE, SINGLE * scale
     return (0.51 if row.deterministic else 1.01) * eps, SINGLE * scale
 

@@ -226,12 +226,12 @@ def cql_actions(params, apply, batch, key, num_samples):
     return jnp.concatenate([uniform, a, a_t]), log_probs
 
 
-def cql_gap(params, apply, batch, key, num_samples=10, lower_bound=-jnp.inf):
-    """Return the conservative loss of CQL, [B, N]: `lower_bound` is that of Cal-QL."""
+def cql_gap(params, apply, batch, key, num_samples=10, min_q=-jnp.inf):
+    """Return the conservative loss of CQL, [B, N]: `min_q` is that of Cal-QL."""
     a, log_prob = cql_actions(params, apply, batch, key, num_samples)
     critic = jax.vmap(apply.critic, (None, None, 0))
     q_samples = critic(params.critic, batch.s_tm1, a)
-    bound = jnp.broadcast_to(lower_bound, log_prob.shape)
+    bound = jnp.broadcast_to(min_q, log_prob.shape)
     bound = bound.at[:num_samples].set(-jnp.inf)  # Not for uniform actions.
 
     def loss(q, q_samples, log_prob, bound):

@@ -373,7 +373,7 @@ class _Chunks(NamedTuple):
     def cut(self, x: Array, index: Array) -> Array:
         """Return the part of an array like `head` or `bias` that belongs to a chunk."""
         part = jax.lax.dynamic_slice_in_dim(x, self.first(index), self.width, 2)
-        return part if x is self.bias else _floats(part, self.dtype)
+        return _floats(part, self.dtype)
 
     def put(self, x: Array, part: Array, index: Array) -> Array:
         """Return an array with the part of a chunk replaced."""
@@ -470,8 +470,9 @@ def _bits(x: Array) -> Array:
 
 
 def _floats(x: Array, dtype: Any) -> Array:
-    """Undo `_bits`."""
-    return x if x.dtype == dtype else jax.lax.bitcast_convert_type(x, dtype)
+    """Undo `_bits`, of which floats need nothing."""
+    is_float = jnp.issubdtype(x.dtype, jnp.floating)
+    return x if is_float else jax.lax.bitcast_convert_type(x, dtype)
 
 
 def _gathered(x: Array, but: int) -> Array:

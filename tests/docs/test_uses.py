@@ -52,7 +52,8 @@ def used():
 
 
 def test_a_recipe_an_example_or_the_guide_uses_each_function():
-    assert sorted(OURS - used()) == []
+    unused = sorted(OURS - used())
+    assert unused == [], "Use these in a recipe, an example or a page of the guide."
 
 
 # --- Recipes. ---

@@ -286,6 +286,19 @@ def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
         close(one, other, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_options_of_a_head_in_half_precision_have_gradients(dtype):
+    inputs = [jnp.asarray(x, dtype) for x in (STATES, HEAD, BIAS)]
+    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
+    _, gradients = weighted_sum(in_chunks, SEVERAL, KEPT, 2.0)(*inputs, temperature)
+    with x64(True):
+        wide = [np.float64(x) for x in (*inputs, temperature)]
+        _, expected = weighted_sum(head_of_a_model, SEVERAL, KEPT, 2.0)(*wide)
+    for one, other in zip(gradients, expected, strict=True):
+        rtol = 4 * float(jnp.finfo(dtype).eps)
+        close(np.float64(one), other, rtol=rtol, atol=rtol)
+
+
 def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
     kept = np.array([[0, 1, -1]], np.int32)
 

@@ -18,6 +18,14 @@ Mapped = Mapping[str, int | None]
 
 # Axes of a batch, and the position of the batch axis in a stream.
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
+_OF_DATA = (
+    "This looks like a batch, but the function takes one example. Map it over the batch "
+    "with jax.vmap"
+)
+_OF_SETTINGS = (
+    "Data such as logits belong to the methods of the result. For a batch of settings, "
+    "map the function over it with jax.vmap"
+)
 
 
 class Call(NamedTuple):
@@ -98,13 +106,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             found |= {layout: new} if new and new not in found.values() else {}
     if not found:
         return []
-    first = "This looks like a batch, but the function takes one example. Map it over "
-    first += "the batch with jax.vmap"
-    if is_object(call.result):
-        first = (
-            "Data such as logits belong to the methods of the result. For a batch of "
-        )
-        first += "settings, map the function over it with jax.vmap"
+    first = _OF_SETTINGS if is_object(call.result) else _OF_DATA
     if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
         first += ", or, to update one state, call it in turn, with jax.lax.scan"
     elif len(found) > 1:

@@ -19,8 +19,8 @@ Mapped = Mapping[str, int | None]
 # Axes of a batch, and the position of the batch axis in a stream.
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
 _OF_DATA = (
-    "This looks like a batch, but the function takes one example. Map it over the batch "
-    "with jax.vmap"
+    "This looks like a batch, but the function takes one example. Map it over the "
+    "batch with jax.vmap"
 )
 _OF_SETTINGS = (
     "Data such as logits belong to the methods of the result. For a batch of settings, "

@@ -15,6 +15,8 @@ Either mask may be None. `s_t` is the true next observation: where an episode is
 not the first one of the next episode. Needs `value_based.py` in the same package.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -476,9 +478,8 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     targets = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
     target = targets(prior, target_q / scale, v / scale)
     loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
-    loss = loss + value_cost * rlaxlib.l2_loss(errors)
-    mask = batch.sample_mask
-    return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
+    mean = functools.partial(rlaxlib.masked_mean, mask=batch.sample_mask)
+    return mean(loss + value_cost * rlaxlib.l2_loss(errors)), mean(adv_t**2)
 
 
 def gumbel_muzero(

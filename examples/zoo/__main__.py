@@ -18,7 +18,7 @@ FAMILIES = (
     *("value_based", "policy_gradient", "continuous", "offline", "imitation"),
     *("exploration", "streaming", "language", "language_updates", "preferences"),
     *("constraints", "phases", "multiagent", "goals", "planning", "flows"),
-    *("evaluation", "plasticity", "gflownets"),
+    *("evaluation", "plasticity", "gflownets", "curricula"),
 )
 SEEDS = 5
 

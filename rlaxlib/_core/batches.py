@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import jax
 
 from rlaxlib._core import binding, specs
 from rlaxlib._core.binding import Type
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
 
 Shapes = dict[str, Shape]
@@ -104,9 +106,15 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
         ends = [", or, to update one state, call it in turn, with jax.lax.scan"]
     text = (
         "This looks like a batch, but the function takes one example. Map it over the "
+        "batch with jax.vmap"
     )
+    if inspect.isclass(call.result) and issubclass(call.result, FunctionTuple):
+        text = (
+            "Data such as logits belong to the methods of the result. For a batch of "
+            "settings, map the function over it with jax.vmap"
+        )
     stop = ":" if any(calls.values()) else "."
-    first = f"{text}batch with jax.vmap{''.join(ends)}{stop}"
+    first = f"{text}{''.join(ends)}{stop}"
     tags = {n: f"  # {n}" * is_timed for n in calls}
     return [first, *(f"  {x}{tags[n]}" for n, x in calls.items() if x)] if found else []
 

@@ -59,16 +59,12 @@ def hint(name: str, call: Call) -> list[str]:
     if name not in passed:
         return []
     if wrong := call.wrong():
-        way, value = _conversion(name, call), call.given[name]
-        shapes = call.shapes() | {n: _shape(call.given[n]) for n in wrong}
-        whole = _search(call, [Change((name,), way, dict.fromkeys(_TIME, shapes))])
-        if way and whole and len(wrong) == 1:
+        way = _conversion(name, call)
+        if way and len(wrong) == 1 and _fits_after(way, name, call, _TIME):
             return [way]
-        # A conversion after which the array does not fit was not meant.
-        alone = call._replace(wanted={name: spec}).fits({name: shapes[name]})
-        is_sure = is_foreign(value) or not way.startswith("Convert")
-        is_likely = way and (whole or alone or is_sure)
-        return _search(call, _exchanges(call)) or [way] * bool(is_likely)
+        alone = call._replace(wanted={name: spec})
+        is_right = bool(way) and _fits_after(way, name, alone, [""])
+        return _search(call, _exchanges(call)) or [way] * is_right
     is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 
@@ -166,6 +162,20 @@ def _alternatives(
 
 
 # --- Types and dtypes. ---
+
+
+def _fits_after(way: str, name: str, call: Call, layouts: Iterable[str]) -> bool:
+    """Return whether the call fits after a conversion, in one of the layouts.
+
+    An array that JAX does not read has to be converted in any case.
+    """
+    is_one_hot = "jnp.argmax" in way
+    if is_foreign(call.given[name]) or not (is_one_hot or way.startswith("Convert")):
+        return True
+    shapes = call.shapes() | {n: _shape(call.given[n]) for n in call.wrong()}
+    if is_one_hot:
+        shapes[name] = shapes[name][:-1]
+    return bool(_search(call, [Change((name,), way, dict.fromkeys(layouts, shapes))]))
 
 
 def _shape(value: Any) -> Shape:

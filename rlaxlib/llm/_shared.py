@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, streams
+from rlaxlib._core import devices, indexing, streams
 from rlaxlib._core.types import Array, AxisName
 
 
@@ -36,7 +36,8 @@ def at(x: Array, segment_ids: Array) -> Array:
 
 def _places(segment_ids: Array) -> Array:
     """Return segments as indices, of which those below 0 would wrap."""
-    return jnp.where(segment_ids < 0, segment_ids.size, segment_ids)
+    segments = indexing.widened(segment_ids)
+    return jnp.where(segments < 0, segments.size, segments)
 
 
 def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Array:

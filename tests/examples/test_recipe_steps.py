@@ -7,7 +7,16 @@ import pytest
 import scipy.optimize
 from experience import close
 from plain_losses.common import Q_PARAMS, STREAM, Batch, Q, normal
-from recipes import constraints, evaluation, flows, goals, phases, planning, plasticity
+from recipes import (
+    constraints,
+    curricula,
+    evaluation,
+    flows,
+    goals,
+    phases,
+    planning,
+    plasticity,
+)
 
 import rlaxlib
 
@@ -268,3 +277,96 @@ def test_observations_and_rewards_have_a_scale_of_one():
     np.testing.assert_allclose(np.mean(s, axis=0), 0, atol=0.01)
     np.testing.assert_allclose(np.std(s, axis=0), 1, atol=0.01)
     np.testing.assert_allclose(np.std(r_t), 1, atol=0.01)
+
+
+# --- Curricula. ---
+
+
+def rollout_mean(dones, metric):
+    """DramaCow/jaxued@0f8f128, src/jaxued/utils.py: accumulate_rollout_stats."""
+    total = count = so_far = steps = 0
+    for done, x in zip(dones, metric, strict=True):
+        so_far, steps = so_far + x, steps + 1
+        total, count = total + done * so_far / steps, count + done
+        so_far, steps = (1 - done) * so_far, (1 - done) * steps
+    return total / max(count, 1)
+
+
+def test_scores_of_levels_are_those_of_jaxued():
+    rng = np.random.default_rng(0)
+    dones = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 0, 1, 1, 0]], bool)
+    v_tm1, v_t, r_t = rng.normal(size=(3, 2, 6)).astype(np.float32)
+    batch = Batch(
+        v_tm1=v_tm1,
+        v_t=v_t,
+        r_t=r_t,
+        discount_t=(0.9 * ~dones).astype(np.float32),
+        truncated_t=np.zeros((2, 6), bool),
+        sample_mask=np.ones((2, 6), bool),
+    )
+    most = np.float32([2.0, 3.0])
+    regrets = most[:, None] - v_tm1
+    expected = [rollout_mean(*each) for each in zip(dones, regrets, strict=True)]
+    close(curricula.plr_scores(batch, most), expected)
+    adv = np.zeros((2, 7))
+    for t in reversed(range(6)):
+        delta = r_t[:, t] + batch.discount_t[:, t] * v_t[:, t] - v_tm1[:, t]
+        adv[:, t] = delta + 0.98 * batch.discount_t[:, t] * adv[:, t + 1]
+    expected = [
+        rollout_mean(d, np.maximum(a[:6], 0)) for d, a in zip(dones, adv, strict=True)
+    ]
+    np.testing.assert_allclose(curricula.accel_scores(batch), expected, rtol=1e-5)
+
+
+def level_weights(scores, ages, size, temperature, staleness):
+    """DramaCow/jaxued@0f8f128, src/jaxued/level_sampler.py."""
+    mask = np.arange(len(scores)) < size
+    order = np.argsort(-np.where(mask, scores, -np.inf), kind="stable")
+    ranks = np.empty(len(scores), int)
+    ranks[order] = np.arange(len(scores)) + 1
+    by_score = np.where(mask, 1 / ranks, 0) ** (1 / temperature)
+    by_age = np.where(mask, ages, 0)
+    return (1 - staleness) * by_score / by_score.sum() + staleness * (
+        by_age / by_age.sum()
+    )
+
+
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("score", [0.05, 0.3])
+def test_levels_are_inserted_as_jaxued_does(size, score):
+    scores = np.float32([0.1, 0.4, 0.2, 0.3]) * (np.arange(4) < size)
+    ages = np.float32([1, 1, 8, 2])
+    buffer = curricula.Levels(np.arange(4), scores, ages, np.arange(4) < size)
+    buffer = jax.tree.map(jnp.asarray, buffer)
+    after = curricula.plr_insert(buffer, 9, score)
+    weights = level_weights(scores, ages, size, 0.3, 0.3)
+    place = 3 if size < 4 else np.argmin(weights)
+    enters = size < 4 or score > scores[place]
+    expected = np.where((np.arange(4) == place) & enters, 9, np.arange(4))
+    np.testing.assert_array_equal(after.levels, expected)
+    assert after.exists.all()
+
+
+def test_levels_are_replayed_by_rank_and_age_and_are_young_thereafter():
+    scores, ages = np.float32([0.1, 0.4, 0.2, 9.0]), np.float32([1, 0, 8, 5])
+    buffer = curricula.Levels(np.arange(4), scores, ages, np.arange(4) < 3)
+    buffer = jax.tree.map(jnp.asarray, buffer)
+    indices, after = curricula.plr_replay(jax.random.key(0), buffer, 20_000)
+    shares = np.bincount(indices, minlength=4) / 20_000
+    expected = level_weights(scores, ages, 3, 0.3, 0.3)
+    np.testing.assert_allclose(shares, expected, atol=0.01)
+    np.testing.assert_array_equal(after.ages, [0, 0, 0, 6])
+
+
+def test_levels_of_sfl_are_solved_half_of_the_time():
+    is_success = np.array(
+        [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]], bool
+    )
+    batch = Batch(
+        is_success=is_success,
+        discount_t=np.zeros((4, 4), np.float32),
+        truncated_t=np.zeros((4, 4), bool),
+    )
+    levels, scores = curricula.sfl_levels(np.arange(10, 14), batch, 2)
+    np.testing.assert_array_equal(levels, [11, 13])
+    close(scores, [0.25, 3 / 16])

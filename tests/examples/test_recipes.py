@@ -23,17 +23,17 @@ MODULES = (
     *("policy_gradient", "streaming", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
     *("dreamer", "evaluation", "gflownets", "language_updates", "phases", "planning"),
-    *("plasticity", "preferences"),
+    *("plasticity", "preferences", "curricula"),
 )
 CASES = {
     name: case
     for module in MODULES
-    if module != "streaming"  # Its cases are among those of exploration.
+    if module not in ("curricula", "streaming")  # They have no losses.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
-    *("fqf_fractions", "impala", "cispo", "rebrac_actor"),
+    *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
     *("acer", "dft", "dppo", "topr", "vespo"),
 )
 HELPERS = {
@@ -65,6 +65,7 @@ HELPERS = {
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
+    *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),
 }
 
 

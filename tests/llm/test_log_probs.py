@@ -286,6 +286,19 @@ def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
         close(one, other, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_options_of_a_head_in_half_precision_have_gradients(dtype):
+    inputs = [jnp.asarray(x, dtype) for x in (STATES, HEAD, BIAS)]
+    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
+    _, gradients = weighted_sum(in_chunks, SEVERAL, KEPT, 2.0)(*inputs, temperature)
+    with x64(True):
+        wide = [np.float64(x) for x in (*inputs, temperature)]
+        _, expected = weighted_sum(head_of_a_model, SEVERAL, KEPT, 2.0)(*wide)
+    for one, other in zip(gradients, expected, strict=True):
+        rtol = 4 * float(jnp.finfo(dtype).eps)
+        close(np.float64(one), other, rtol=rtol, atol=rtol)
+
+
 def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
     kept = np.array([[0, 1, -1]], np.int32)
 
@@ -365,6 +378,28 @@ def test_memory_is_at_most_a_tenth_of_that_with_logits(dtype):
     linear = abstract(rlaxlib.linear_token_log_probs, dtype).temp_size_in_bytes
     assert dense > 4 * 4096 * 151_936
     assert linear < dense / 15
+
+
+def test_a_head_with_all_options_takes_at_most_700_mib():
+    shapes = {
+        "hidden": ((4096, 1024), jnp.bfloat16),
+        "head": ((1024, 256_000), jnp.bfloat16),
+        "tokens": ((4096, 8), jnp.int32),
+        "bias": ((256_000,), jnp.bfloat16),
+        "temperature": ((4096,), jnp.float32),
+        "kept": ((4096, 64), jnp.int32),
+    }
+
+    def loss(hidden, head, tokens, bias, temperature, kept):
+        options = {"bias": bias, "temperature": temperature, "kept": kept}
+        options |= {"soft_cap": 30.0, "with_entropy": True}
+        found = rlaxlib.linear_token_log_probs(hidden, head, tokens, **options)
+        return jnp.sum(found.log_prob) + jnp.sum(found.entropy)
+
+    arrays = [jax.ShapeDtypeStruct(*each) for each in shapes.values()]
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1)))
+    memory = gradient.lower(*arrays).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 700 * 2**20
 
 
 # --- Over devices. ---

@@ -40,6 +40,7 @@ FUNCTIONS = {
     ),
     "gmpo": gmpo,
     "rewards": shaped,
+    "vespo": rlaxlib.vespo_weight,
     "sequence weights": weights("sequence"),
     "geometric weights": weights("geometric"),
     "sequence mask": lambda x, old, adv, **options: rlaxlib.off_policy_sequence_mask(
@@ -125,3 +126,19 @@ def test_a_traced_segment_out_of_range_gives_nan():
             ids
         )
         assert np.flatnonzero(np.isnan(ratio)).tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_segments_of_few_bits_are_the_same_segments(dtype):
+    zeros = np.zeros(300, np.float32)  # More tokens than the dtype can count.
+    ids = np.repeat([3, 100, 7], 100)
+    found = [
+        rlaxlib.kl_shaped_rewards(1.0, zeros, zeros, 0.1, segment_ids=each)
+        for each in (ids, ids.astype(dtype))
+    ]
+    assert np.flatnonzero(found[0]).tolist() == [99, 199, 299]
+    np.testing.assert_array_equal(*found)
+    loss, ids = np.ones((1, 300), "f4"), ids[None].astype(dtype)
+    mean = rlaxlib.aggregate_losses(loss, "sequence_mean_token_mean", segment_ids=ids)
+    total = rlaxlib.aggregate_losses(loss, "sequence_mean_token_sum", segment_ids=ids)
+    close([mean, total], [1, 100], rtol=1e-6)

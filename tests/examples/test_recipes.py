@@ -35,7 +35,7 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo"),
+    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2"),
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -212,7 +212,7 @@ def test_rewards_of_imitation_are_those_of_the_discriminator():
 
 def test_rnd_rewards_share_their_moments_between_streams():
     params, target_params = explored.params("features")
-    b = explored.STREAM
+    b = plain.STREAM
     state = rlaxlib.RndState(carried=jnp.zeros(explored.B))
     rewards, state = exploration.rnd_rewards(
         params, target_params, explored.features, b, state, discount=0.5

@@ -221,7 +221,8 @@ def level_probabilities(
     by_age = replay.prioritized_probabilities(
         priorities=ages, exponent=1.0, sample_mask=sample_mask
     )
-    return stop_gradient((1 - staleness) * by_score + staleness * by_age)
+    mixed = safe.product(1 - staleness, by_score) + safe.product(staleness, by_age)
+    return stop_gradient(mixed)
 
 
 def _weights(

@@ -45,7 +45,7 @@ from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Leaf, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.functions import FunctionTuple, is_ours
+from rlaxlib._core.functions import is_object, is_ours
 from rlaxlib._core.programs import FLOATS, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -150,9 +150,7 @@ class Plan:
             x.name: x.default for x in parameters if x.default is not x.empty
         }
         self.result = hints.pop("return", None)
-        is_class = inspect.isclass(self.result)
-        is_factory = is_class and issubclass(self.result, FunctionTuple)
-        self.compiled = compiled and not is_factory
+        self.compiled = compiled and not is_object(self.result)
         self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
         found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
         self.specs = {n: x for n, x in found.items() if x}

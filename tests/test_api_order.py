@@ -28,19 +28,31 @@ KEYWORDS = {
 }
 # Names that a quantity does not have, and the one that it has.
 OTHER_NAMES = {
+    "action": "a",
+    "action_t": "a_t",
     "advantage": "adv",
+    "advantages": "adv",
     "discount_factor": "discount",
     "gamma": "discount",
+    "high": "maximum, or the name of a quantity and `_high`",
+    "kernel": "kind",
     "lam": "lambda_",
+    "learning_rate": "step_size",
     "logp": "log_prob",
+    "low": "minimum, or the name of a quantity and `_low`",
+    "lower_bound": "minimum, or `min_` and the name of a quantity",
     "mask": "sample_mask, but of generic functions of arrays and trees",
     "max_value": "maximum, but of encodings beside those of rlax",
     "min_value": "minimum, but of encodings beside those of rlax",
     "mode": "kind",
     "n_in": "num_inputs",
     "old_log_prob_t": "old_log_prob",
+    "probabilities": "probs",
+    "q_values": "q",
     "sigma": "stddev",
     "std": "stddev",
+    "strategy": "kind",
+    "upper_bound": "maximum, or `max_` and the name of a quantity",
     "use_stop_gradient": "stop_target_gradients",
 }
 # As in the functions of rlax that they stand beside.
@@ -174,6 +186,23 @@ def test_a_quantity_has_one_name(ours):
         and not (argument.endswith("_value") and name in ENCODINGS)
     }
     assert wrong == {}
+
+
+def test_fields_have_the_names_of_quantities():
+    theirs = names_of_rlax()
+    classes = {name: getattr(rlaxlib, name) for name in rlaxlib.__all__}
+    fields = {
+        (name, field)
+        for name, each in classes.items()
+        if inspect.isclass(each) and name not in theirs
+        for field in getattr(each, "_fields", getattr(each, "__dataclass_fields__", ()))
+    }
+    assert len(fields) > 100
+    wrong = {(name, field) for name, field in fields if field in OTHER_NAMES}
+    pairs = {"HlGaussPair", "TwohotPair", "MuzeroPair", "UnbiasedTransformPair"}
+    wrong = {x for x in wrong if x[0] not in pairs}
+    # As the distribution of rlax.
+    assert wrong == {("GaussianDiagonal", "sigma")}
 
 
 def test_counts_begin_with_num(ours):

@@ -73,12 +73,9 @@ def vespo(params, apply, batch):
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)
-
-    def weight(log_prob, old_log_prob, adv, mask):
-        return rlaxlib.vespo_weight(log_prob, old_log_prob, adv, sample_mask=mask)
-
-    weights = jax.vmap(weight)(log_prob, batch.old_log_prob, adv_t[:, 0], mask)
-    loss = rlaxlib.reinforce_loss(log_prob, weights[:, None] * adv_t)
+    weights = jax.vmap(rlaxlib.vespo_weight)
+    weights = weights(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
+    loss = rlaxlib.reinforce_loss(log_prob, weights * adv_t)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 

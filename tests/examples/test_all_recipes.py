@@ -220,7 +220,7 @@ def differ(one, other):
 # --- Every argument has an effect. ---
 
 
-OPTIONS = {"exp": "binary", "sigmoid": "ipo", True: False}
+OPTIONS = {"exp": "binary", "sigmoid": "ipo", True: False, False: True}
 
 
 def variants(value, mask_shape=()):

@@ -34,7 +34,7 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo"),
+    *("acer", "dft", "dppo", "topr", "vespo", "reppo_actor"),
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -65,6 +65,7 @@ HELPERS = {
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
+    *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),
     *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),
 }
 

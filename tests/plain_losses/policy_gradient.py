@@ -330,7 +330,63 @@ TWO, TWO_PARAMS = linear(2, A)
 DISCRETE = ActorCritic(Q, TWO)
 DISCRETE_PARAMS = tuple(map(ActorCritic, Q_PARAMS, TWO_PARAMS))
 
+LEGAL = STREAM._replace(legal_tm1=normal(B, T, A) < 0.8)
+LEGAL.legal_tm1 = LEGAL.legal_tm1 | jax.nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
+
+
+def ppo_loss(logits, v):
+    """Return the loss of PPO of all streams."""
+    (adv, target), near = gae(), STREAM.v_tm1 + jnp.clip(v - STREAM.v_tm1, -0.2, 0.2)
+    value_loss = jnp.maximum((v - target) ** 2, (near - target) ** 2) / 2
+    return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
+
+
+def plain_masked_ppo(p, t):
+    logits, v = policy_and_value(p, STREAM.s_tm1)
+    logits = jnp.where(LEGAL.legal_tm1, logits, -1e8)
+    return ppo_loss(logits, v) - 0.01 * mean_entropy(logits)
+
+
+REMEMBERED = STREAM._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)
+REMEMBERED.first = REMEMBERED.first.reshape(B, T)
+
+
+def unit(state, s):
+    return jnp.tanh(0.5 * state + s)
+
+
+def unrolled(params, state, s, first):
+    """Return logits and values of a network whose state adds up observations."""
+
+    def step(state, inputs):
+        s, first = inputs
+        state = unit(jnp.where(first[:, None], 0.0, state), s)
+        return state, state
+
+    inputs = jnp.swapaxes(s, 0, 1), first.T
+    _, states = jax.lax.scan(step, state, inputs)
+    return policy_and_value(params, jnp.swapaxes(states, 0, 1))
+
+
+def plain_recurrent_ppo(p, t):
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps."""
+    b, state, states = REMEMBERED, REMEMBERED.state, []
+    for k in range(T):
+        state = unit((1.0 - b.first[:, k, None]) * state, b.s_tm1[:, k])
+        states.append(state)
+    logits, v = policy_and_value(p, jnp.stack(states, axis=1))
+    return ppo_loss(logits, v) - 0.01 * mean_entropy(logits)
+
+
 CASES = {
+    "masked_ppo": Case(
+        of(recipes.masked_ppo, policy_and_value, LEGAL), plain_masked_ppo, PAIR_PARAMS
+    ),
+    "recurrent_ppo": Case(
+        of(recipes.recurrent_ppo, unrolled, REMEMBERED),
+        plain_recurrent_ppo,
+        PAIR_PARAMS,
+    ),
     "reinforce": Case(of(recipes.reinforce, Q, STREAM), plain_reinforce, Q_PARAMS),
     "a2c": Case(of(recipes.a2c, policy_and_value, STREAM), plain_a2c, PAIR_PARAMS),
     "impala": Case(

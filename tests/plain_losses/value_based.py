@@ -231,7 +231,36 @@ def plain_n_step_dqn(p, t):
 FIRST = {k: x[:, :3] for k, x in vars(STREAM).items() if x is not None and x.ndim > 1}
 WINDOWS = STREAM._replace(**FIRST)
 WINDOWS.discount_t = WINDOWS.discount_t.at[:2].set(0.9)
+
+
+def plain_munchausen_iqn(p, t):
+    """google-research/google-research@0c1bbe5, munchausen_rl/agents/m_iqn.py."""
+    tau = [jax.random.uniform(k, (B, 5)) for k in jax.random.split(KEY, 4)]
+    x = pick(implicit(p, ONE.s_tm1, tau[0]), jnp.tile(ONE.a_tm1[:, None], 5))
+    q = jnp.mean(implicit(t, ONE.s_tm1, tau[2]), axis=1)
+    q_t = jnp.mean(implicit(t, ONE.s_t, tau[3]), axis=1)
+    log_pi, log_pi_t = (0.1 * jax.nn.log_softmax(y / 0.1) for y in (q, q_t))
+    reward = ONE.r_t + 0.9 * jnp.clip(pick(log_pi, ONE.a_tm1), -1, 0)
+    z_t = implicit(t, ONE.s_t, tau[1])
+    soft = jax.nn.softmax(q_t / 0.1)[:, None] * (z_t - log_pi_t[:, None])
+    y = reward[:, None] + ONE.discount_t[:, None] * jnp.sum(soft, axis=2)
+    return quantile(x, tau[0], y)
+
+
+def plain_dqn_reg(p, t):
+    """EdanToledo/Stoix@8fff19c, stoix/systems/q_learning/ff_dqn_reg.py."""
+    q = pick(Q(p, ONE.s_tm1), ONE.a_tm1)
+    target = one_step(jnp.max(Q(t, ONE.s_t), axis=-1))
+    return jnp.mean(huber(stop(target) - q)) + 0.1 * jnp.mean(q)
+
+
 CASES = {
+    "munchausen_iqn": Case(
+        of(recipes.munchausen_iqn, implicit, ONE, KEY, 0.1, 0.9, 5),
+        plain_munchausen_iqn,
+        Q_PARAMS,
+    ),
+    "dqn_reg": Case(of(recipes.dqn_reg, Q, ONE), plain_dqn_reg, Q_PARAMS),
     "mmd_dqn": Case(
         of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
     ),

@@ -40,7 +40,9 @@ def positive_value_loss(
 
     Takes the stream of one level, returns its score.
 
-    .. math:: S = (1/E) ∑_e (1/T_e) ∑_{t ∈ e} max(Â_t, 0)
+    ::
+
+        S = (1/E) ∑_e (1/T_e) ∑_{t ∈ e} max(Â_t, 0)
 
     over the E episodes that ended, with :math:`T_e` steps each. The advantages are
     those of `generalized_advantage_estimation`, λ 0.95 in the paper. A level scores
@@ -87,7 +89,9 @@ def max_mc(
 
     Takes the stream of one level, returns its score.
 
-    .. math:: S = (1/E) ∑_e (1/T_e) ∑_{t ∈ e} (R_max - v(s_t))
+    ::
+
+        S = (1/E) ∑_e (1/T_e) ∑_{t ∈ e} (R_max - v(s_t))
 
     over the E episodes that ended, with :math:`T_e` steps each. :math:`R_max` is the
     highest return that was ever achieved on the level: keep it beside the score. It
@@ -130,7 +134,9 @@ def learnability(
 
     Takes the stream of one level, returns its score.
 
-    .. math:: S = p (1 - p),   p = successes / E
+    ::
+
+        S = p (1 - p),   p = successes / E
 
     over the E episodes that ended. It is largest, ¼, for levels that the agent solves
     half of the time, and 0 for those that it always or never solves. SFL trains on the
@@ -176,7 +182,7 @@ def level_probabilities(
 
     Takes one score and age for each level, returns one probability for each.
 
-    .. math::
+    ::
 
         P_i = (1 - ρ) k_i^{-1/β} / ∑_j k_j^{-1/β} + ρ c_i / ∑_j c_j,
         k_i = rank of S_i, 1 for the highest
@@ -215,7 +221,8 @@ def level_probabilities(
     by_age = replay.prioritized_probabilities(
         priorities=ages, exponent=1.0, sample_mask=sample_mask
     )
-    return stop_gradient((1 - staleness) * by_score + staleness * by_age)
+    mixed = safe.product(1 - staleness, by_score) + safe.product(staleness, by_age)
+    return stop_gradient(mixed)
 
 
 def _weights(

@@ -5,7 +5,7 @@ All results are data: none of these functions has a gradient.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +127,8 @@ def rank_probabilities(
     """
     p, alpha = stop_gradient((priorities, exponent))
     exists = streams.filled(sample_mask, p)
-    order = jnp.argsort(jnp.where(exists, -p, jnp.inf))
+    largest = float(cast(Any, jnp.finfo(p.dtype)).max)  # Below infinity if p is not.
+    order = jnp.argsort(jnp.where(exists, safe.at_most(-p, largest), jnp.inf))
     ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
     shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
     return _normalize(shares, exists, None)

@@ -424,11 +424,10 @@ def periodic_update(
         Volodymyr Mnih and others, *Human-Level Control through Deep Reinforcement
         Learning*, 2015. https://doi.org/10.1038/nature14236
     """
-    steps, update_period = (  # An int8 cannot hold a period of 10,000.
-        x.astype(jnp.int32) if x.dtype.itemsize < 4 else x
-        for x in (steps, update_period)
-    )
-    is_time = steps % update_period == 0
+    # An int8 cannot hold a period of 10,000, an int32 no unsigned 2**31.
+    size = max(x.dtype.itemsize for x in (steps, update_period))
+    dtype = jnp.uint64 if size > 4 else jnp.uint32
+    is_time = steps.astype(dtype) % update_period.astype(dtype) == 0
     return _select(is_time=is_time, new_tensors=new_tensors, old_tensors=old_tensors)
 
 

@@ -28,19 +28,31 @@ KEYWORDS = {
 }
 # Names that a quantity does not have, and the one that it has.
 OTHER_NAMES = {
+    "action": "a",
+    "action_t": "a_t",
     "advantage": "adv",
+    "advantages": "adv",
     "discount_factor": "discount",
     "gamma": "discount",
+    "high": "maximum, or the name of a quantity and `_high`",
+    "kernel": "kind",
     "lam": "lambda_",
+    "learning_rate": "step_size",
     "logp": "log_prob",
+    "low": "minimum, or the name of a quantity and `_low`",
+    "lower_bound": "minimum, or `min_` and the name of a quantity",
     "mask": "sample_mask, but of generic functions of arrays and trees",
     "max_value": "maximum, but of encodings beside those of rlax",
     "min_value": "minimum, but of encodings beside those of rlax",
     "mode": "kind",
     "n_in": "num_inputs",
     "old_log_prob_t": "old_log_prob",
+    "probabilities": "probs",
+    "q_values": "q",
     "sigma": "stddev",
     "std": "stddev",
+    "strategy": "kind",
+    "upper_bound": "maximum, or `max_` and the name of a quantity",
     "use_stop_gradient": "stop_target_gradients",
 }
 # As in the functions of rlax that they stand beside.

@@ -117,7 +117,9 @@ LOOPS = {
 @each_row("has_arguments", sample=True)
 def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch):
     monkeypatch.setattr(recurrence.backend, "backends", lambda: {"cpu": 0, "cuda": 1})
-    traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
+    # In a setting of its own: other tests may have traced the function for a CPU.
+    with jax.default_matmul_precision("high"):
+        traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     if row.key is None:  # JAX's random numbers have loops.
         assert ("while" in program) == (row.name in LOOPS)

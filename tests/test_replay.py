@@ -92,6 +92,13 @@ def test_rank_probabilities_depend_on_the_order_only():
     close(rank_probabilities(np.exp(priorities), 1.0), expected)
 
 
+def test_a_masked_entry_has_no_rank_whatever_the_priorities():
+    priorities = np.float32([3.0, 0.0, -np.inf, 1.0])
+    mask = np.array([True, False, True, True])
+    found = rlaxlib.rank_probabilities(priorities, 1.0, sample_mask=mask)
+    np.testing.assert_allclose(11 * found, [6, 0, 2, 3], rtol=1e-6)
+
+
 def test_first_of_equal_priorities_ranks_highest():
     probabilities = rank_probabilities(np.float32([1, 2, 1, 2]), 1.0)
     assert np.argsort(-np.asarray(probabilities)).tolist() == [1, 3, 0, 2]

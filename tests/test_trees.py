@@ -158,6 +158,14 @@ def test_updates_equal_tree_select():
 # --- Behaviour under JAX. ---
 
 
+def test_periodic_update_of_more_than_two_billion_steps():
+    """`uint32` and `int32` promote to `int32`, where such a number wraps."""
+    update = jax.jit(rlaxlib.periodic_update)
+    for steps in np.uint32([2**31 + 2, 2**31 + 8]):  # 2 ** 31 is 8 modulo 10.
+        expected = TREE if (int(steps) % 10) == 0 else OTHER
+        same(update(TREE, OTHER, jnp.asarray(steps), jnp.int32(10)), expected)
+
+
 def test_periodic_update_works_inside_a_scan():
     def step(carry, period):
         steps, online, target = carry

@@ -6,7 +6,6 @@ No recipe is imported: recipes and the zoo are parsed, and results stand in `zoo
 import ast
 import functools
 import re
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -171,9 +170,10 @@ def definitions(folder):
                 imports += [(known, node.module, each.name) for each in node.names]
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
                 known[node.name] = Function(file, node.name, node)
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                name = node.targets[0].id
-                known[name] = Function(file, name, node)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                target = getattr(node, "target", None) or node.targets[0]
+                if isinstance(target, ast.Name):
+                    known[target.id] = Function(file, target.id, node)
     while imports:  # A file may import what another imports.
         known, module, name = imports.pop(0)
         there = found[f"{folder}/{module}"]
@@ -206,19 +206,20 @@ def needs(functions):
 
 def training(name):
     """Return the code of the zoo that trains an algorithm, and its file."""
-    for file, known in definitions("zoo").items():
+    files = definitions("zoo")
+    for file, known in files.items():
         entries = getattr(known.get("ENTRIES"), "node", None)
         items = entries and zip(entries.value.keys, entries.value.values, strict=True)
-        for key, value in items or ():
-            if key and key.value == name:
-                entry = Function(file, name, ast.Expr(value))
-                entry.node.lineno = value.lineno
-                used = [x for x in needs([entry])[:-1] if x.file == file]
-                used.sort(key=lambda each: each.node.lineno)
-                text = textwrap.dedent(
-                    " " * 4 + ast.get_source_segment(_source(file), value)
-                )
-                return file, "\n\n".join([*(x.source for x in used), text])
+        for value in (value for key, value in items or () if key and key.value == name):
+            if isinstance(value, ast.Attribute):  # `r2d2.ENTRY`, in a file of its own.
+                entry, last = files[f"zoo/{value.value.id}"][value.attr], ""
+            else:
+                entry = ast.copy_location(ast.Expr(value), value)
+                entry = Function(file, name, entry)
+                last = f"ENTRIES = {{\n{entry.source}\n}}"
+            used = [x for x in needs([entry]) if x.file == entry.file]
+            used = sorted(used[:-1] if last else used, key=lambda x: x.node.lineno)
+            return entry.file, "\n\n".join([*(x.source for x in used), last]).rstrip()
     return "", ""
 
 

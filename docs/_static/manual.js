@@ -61,7 +61,7 @@ if (typeof Search !== "undefined") {
     // The best are last. Entries of equal score stay in order, main ones first.
     const hits = perform(entry, ...terms).reverse();
     const score = ([page, , , , score, , kind]) =>
-      score - 100 * last.test(page) + (kind === "index" && page.startsWith("guide/"));
+      score + (kind === "index" ? page.startsWith("guide/") : -100 * last.test(page));
     hits.sort((a, b) => score(b) - score(a));
     const pages = new Map();
     for (const [page, , , , score, file, kind] of hits) {
@@ -69,7 +69,15 @@ if (typeof Search !== "undefined") {
       const hit = [page, title, "", SUMMARIES[page] ?? "", score, file, kind];
       if (!pages.has(page)) pages.set(page, hit);
     }
-    return [...pages.values()].reverse();
+    const found = [...pages.values()];
+    // The page of the algorithm of that name is the second, if not the first.
+    const at = found.findIndex(
+      ([page, title]) =>
+        page.startsWith("algorithms/") &&
+        letters(title.split(/[:(]/)[0]) === letters(query)
+    );
+    if (at > 1) found.splice(1, 0, ...found.splice(at, 1));
+    return found.reverse();
   };
 
   // Sphinx shows what describes a hit in parentheses.

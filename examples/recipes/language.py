@@ -121,10 +121,11 @@ def dapo(params, apply, batch, max_length=20480, cache_length=4096):
 
     The caller leaves groups with equal rewards out of the batch, and sets the lengths.
     Yu et al., 2025, https://arxiv.org/abs/2503.14476. Source:
-    github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py, the same loss.
-    Usual (paper, section 4.1; the code): clips 0.2 and 0.28, groups of 16, 20,480
-    tokens of which the last 4,096 are penalised, no KL cost, 16 updates for each batch
-    of 512 prompts, AdamW 1e-6.
+    github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py, the same loss,
+    but for its bound of 3 on ratios of negative advantages (clip_ratio_c). Usual
+    (paper, section 4.1; the code): clips 0.2 and 0.28, groups of 16, 20,480 tokens of
+    which the last 4,096 are penalised, no KL cost, 16 updates for each batch of 512
+    prompts, AdamW 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     penalty = rlaxlib.overlong_penalty(lengths, max_length, cache_length)
@@ -141,8 +142,8 @@ def rloo(params, apply, batch, kl_cost=0.03):
 
     Without an importance ratio: one update for each batch. Ahmadian et al., 2024,
     https://arxiv.org/abs/2402.14740. Source: github.com/huggingface/trl@f2cd577,
-    trl/trainer/rloo_trainer.py, the same loss. Usual (there; section C of the paper):
-    groups of 2 to 4, KL cost 0.03, AdamW 1e-6.
+    trl/trainer/rloo_trainer.py, the same gradient at ratios of 1. Usual (there; section
+    C of the paper): groups of 2 to 4, KL cost 0.03, AdamW 1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), "leave_one_out", "none")
     log_prob = log_probs(params, apply, batch)
@@ -157,9 +158,10 @@ def remax(params, apply, batch, kl_cost=0.05):
     The batch has `greedy_rewards`, [P]. One update for each batch. Li et al., 2023,
     https://arxiv.org/abs/2310.10505. Source: github.com/liziniu/ReMax@536ba49,
     step3_rlhf_finetuning/remax_trainer.py, a mean over tokens: this loss is as many
-    times that as answers have tokens. There a token bears the KL of later ones alone,
-    discounted by 0.99; here that of the answer. Usual: one answer for each prompt, KL
-    cost 0.05, Adam 1e-6.
+    times that as answers have tokens. There a token bears its own KL alone, and the
+    reward discounted by 0.99; here the KL of the answer (a cosine of 0.9999 at random
+    inputs without a discount). Usual: one answer for each prompt, KL cost 0.05, Adam
+    1e-6.
     """
     adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
     log_prob = log_probs(params, apply, batch)
@@ -173,8 +175,8 @@ def opo(params, apply, batch):
 
     One update for each batch. Hao et al., 2025, https://arxiv.org/abs/2505.23585.
     Source: github.com/microsoft/LMOps@4f2a9de, opo/verl/trainer/ppo/core_algos.py, the
-    same advantages. Usual (paper; the code): groups of 16, no KL cost and no entropy
-    bonus, Adam 1e-6.
+    same gradient at ratios of 1. Usual (paper; the code): groups of 16, no KL cost and
+    no entropy bonus, Adam 1e-6.
     """
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
@@ -189,8 +191,9 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
 
     Hu et al., 2025, https://arxiv.org/abs/2501.03262. Source:
     github.com/OpenRLHF/OpenRLHF@3c3be62,
-    openrlhf/trainer/ppo_utils/experience_maker.py. Usual: one answer for each prompt,
-    discount 1, KL cost 0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
+    openrlhf/trainer/ppo_utils/experience_maker.py, the same loss. Usual: one answer for
+    each prompt, discount 1, KL cost 0.01, 8 updates for each batch of 1,024 answers,
+    Adam 5e-7.
     """
     mask = batch.sample_mask
     r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)
@@ -335,9 +338,11 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     sampled. Answers of positive reward are the correct ones. The λ of answers of up to
     1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Source:
     github.com/stateset/stateset-agents@ccad233,
-    stateset_agents/training/vapo_trainer.py, by others. Usual: clips 0.2 and 0.28,
-    `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the values, which
-    learn alone for 50 steps first.
+    stateset_agents/training/vapo_trainer.py, by others, with λ of 1 - 1/(αl + 1) for l
+    tokens, where this is the paper's 1 - 1/(αl), clipped values, and squares without ½:
+    a `value_cost` of 1 is its 0.5 (a cosine of 0.999 at random inputs). Usual: clips
+    0.2 and 0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the
+    values, which learn alone for 50 steps first.
     """
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
@@ -377,8 +382,10 @@ def dpo(params, apply, batch, beta=0.1, kind="sigmoid"):
 def ipo(params, apply, batch, beta=0.1):
     """IPO: DPO with a squared loss, which does not overfit to certain preferences.
 
-    Azar et al., 2023, https://arxiv.org/abs/2310.12036. Usual (none in the paper): beta
-    0.1 to 1; TRL divides the log-probabilities by the lengths of the answers.
+    Azar et al., 2023, https://arxiv.org/abs/2310.12036. Source:
+    github.com/eric-mitchell/direct-preference-optimization@f8b8c0f, trainers.py, by
+    others, the same loss. Usual: beta 0.1 to 1; TRL divides the log-probabilities by
+    the lengths of the answers.
     """
     return dpo(params, apply, batch, beta, kind="ipo")
 
@@ -402,9 +409,10 @@ def orpo(params, apply, batch, coefficient=0.1):
     """ORPO: supervised learning of the chosen answer, and an odds ratio.
 
     Hong et al., 2024, https://arxiv.org/abs/2403.07691. Source:
-    github.com/xfactlab/orpo@208d2d6, src/orpo_trainer.py. Usual (paper; the code):
-    coefficient 0.1, AdamW 8e-6, in the code 5e-6, no reference. The code's likelihood
-    includes the prompt.
+    github.com/xfactlab/orpo@208d2d6, src/orpo_trainer.py, whose likelihood is a mean
+    over all tokens, of the prompt too by default, where this is a mean over answers (a
+    cosine of 0.90 at random inputs without prompts). Usual (paper; the code):
+    coefficient 0.1, AdamW 8e-6, in the code 5e-6, no reference.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), mask=x.sample_mask, axis=1)
@@ -458,9 +466,9 @@ def on_policy_distillation(params, apply, batch, beta=1.0):
     `apply` returns logits, and the batch has `teacher_logits`, [B, T, V]. With `beta=1`
     it is the reverse KL divergence. Agarwal et al., 2023,
     https://arxiv.org/abs/2306.13649. Source: github.com/huggingface/trl@f2cd577,
-    trl/experimental/gkd/gkd_trainer.py. Usual
-    (paper; the code): beta 0.5 to 1, temperature 1 of the student; in the code 0.5 and
-    0.9, and half of the answers from the data.
+    trl/experimental/gkd/gkd_trainer.py, the same loss. Usual (paper; the code): beta
+    0.5 to 1, temperature 1 of the student; in the code 0.5 and 0.9, and half of the
+    answers from the data.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)

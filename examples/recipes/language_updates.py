@@ -73,12 +73,9 @@ def vespo(params, apply, batch):
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     adv_t = advantages(batch)
-
-    def weight(log_prob, old_log_prob, adv, mask):
-        return rlaxlib.vespo_weight(log_prob, old_log_prob, adv, sample_mask=mask)
-
-    weights = jax.vmap(weight)(log_prob, batch.old_log_prob, adv_t[:, 0], mask)
-    loss = rlaxlib.reinforce_loss(log_prob, weights[:, None] * adv_t)
+    weights = jax.vmap(rlaxlib.vespo_weight)
+    weights = weights(log_prob, batch.old_log_prob, adv_t, sample_mask=mask)
+    loss = rlaxlib.reinforce_loss(log_prob, weights * adv_t)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
@@ -125,9 +122,10 @@ def topr(params, apply, batch):
     """TOPR: truncated ratios for bad answers, and none for good ones.
 
     Le Roux et al., 2025, https://arxiv.org/abs/2503.14286. Source:
-    github.com/alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py, by others.
-    Usual (paper; the code): rewards of 1 and -1, ratios of answers in [0, 1], in the
-    code those of tokens, Adam 1e-6.
+    github.com/alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py, by others,
+    with ratios of tokens, where these are the paper's, of answers (a cosine of 0.91 at
+    random inputs). Usual (paper; the code): rewards of 1 and -1, ratios in [0, 1], Adam
+    1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     rewards = jnp.broadcast_to(batch.rewards.reshape(-1, 1), log_prob.shape)
@@ -147,8 +145,9 @@ def dro(params, apply, batch, temperature=0.1):
     """DRO and Kimi k1.5: a policy gradient, and a squared log-ratio to the old policy.
 
     The log-ratio is that of the whole answer. Kimi Team, 2025,
-    https://arxiv.org/abs/2501.12599. Usual (none in the paper): temperature 0.1, Adam
-    1e-6.
+    https://arxiv.org/abs/2501.12599. Source: github.com/alibaba/ROLL@8eb27cc,
+    roll/pipeline/rlvr/actor_pg_worker.py, by others, with squares of the log-ratios of
+    tokens (a cosine of 0.996 at random inputs). Usual: temperature 0.1, Adam 1e-6.
     """
     old_log_prob = jnp.sum(batch.old_log_prob, axis=1, where=batch.sample_mask)
     log_prob = answer_log_probs(params, apply, batch)

@@ -143,10 +143,11 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     """AWR: λ-returns minus state values weight the data's actions. On streams.
 
     Peng et al., 2019, https://arxiv.org/abs/1910.00177. Source:
-    github.com/xbpeng/awr@831442f, learning/awr_agent.py, the same loss. Usual:
-    temperature 1 for standardised advantages, weights at most 20, discount 0.99, λ
-    0.95, SGD with momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values.
-    There the network predicts values divided by 100, and the loss is that of these.
+    github.com/xbpeng/awr@831442f, learning/awr_agent.py, the same loss, but for a
+    penalty of Gaussian means beyond the bounds of actions. Usual: temperature 1 for
+    standardised advantages, weights at most 20, discount 0.99, λ 0.95, SGD with
+    momentum 0.9, 2.5e-5 to 1e-4 for the actor and 0.01 for the values. There the
+    network predicts values divided by 100, and the loss is that of these.
     """
     s_tm1, s_t, a_tm1 = valid(batch, (batch.s_tm1, batch.s_t, batch.a_tm1))
     v_tm1, v_t = (apply.value(params.value, s) for s in (s_tm1, s_t))
@@ -296,12 +297,12 @@ def discrete_cql(params, target_params, apply, batch, weight=0.01):
     """CQL, discrete: double DQN and the cross-entropy of the data's actions.
 
     `apply` returns q, [B, A]. Kumar et al., 2020, https://arxiv.org/abs/2006.04779.
-    Source: github.com/aviralkumar2907/CQL@d67dbe9,
-    atari/batch_rl/fixed_replay/agents/quantile_agent.py. Usual: QR-DQN with 200
-    quantiles in place of double DQN, weight 1 with 10% of the data and 4 with 1%, Adam
-    5e-5 with epsilon 0.01/32. That loss is a sum over quantiles, with up to 100 times
-    the gradient of this one: the same weight is about 0.01 or 0.04 here. With this
-    loss, d3rlpy has 1.
+    Source: github.com/takuseno/d3rlpy@38c34b6,
+    d3rlpy/algos/qlearning/torch/cql_impl.py, by others, the same loss, whose weight is
+    1. Usual (paper; github.com/aviralkumar2907/CQL, atari): QR-DQN with 200 quantiles
+    in place of double DQN, weight 1 with 10% of the data and 4 with 1%, Adam 5e-5 with
+    epsilon 0.01/32. That loss is a sum over quantiles, with up to 100 times the
+    gradient of this one: the same weight is about 0.01 or 0.04 here.
     """
     q_tm1 = apply(params, batch.s_tm1)
     gap = jax.vmap(rlaxlib.discrete_cql_loss)(q_tm1, batch.a_tm1)

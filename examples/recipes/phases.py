@@ -49,9 +49,10 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
     `apply` returns mean, standard deviation and v. The batch has `old_log_prob`, [B,
     T], and observations from `running_moments`; rewards from `reward_scale` give
     advantages and targets. Andrychowicz et al., 2020, https://arxiv.org/abs/2006.05990.
-    Source: github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_continuous_action.py, whose
-    value loss is clipped by 0.2, as that of `ppo`. Usual: streams of 2,048 steps, 10
-    epochs, 32 minibatches, clip 0.2, Adam 3e-4 annealed to 0.
+    Source: github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_continuous_action.py, the
+    same loss; the variance of advantages divides by their number minus 1 there. Usual:
+    streams of 2,048 steps, 10 epochs, 32 minibatches, clip 0.2, Adam 3e-4 annealed to
+    0.
     """
     mean, stddev, v = apply(params, valid(batch, batch.s_tm1))
     policy, mask = rlaxlib.gaussian_diagonal(), batch.sample_mask
@@ -59,7 +60,8 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
     adv_t = rlaxlib.standardize(adv_t, mask=mask)
     inputs = log_prob, batch.old_log_prob, adv_t, epsilon
     loss, _ = rlaxlib.ppo_clip_loss(*inputs, sample_mask=mask)
-    value_loss = rlaxlib.l2_loss(v, jax.lax.stop_gradient(valid(batch, target)))
+    old_v, target = jax.lax.stop_gradient(valid(batch, (batch.v_tm1, target)))
+    value_loss, _ = rlaxlib.ppo_value_loss(v, old_v, target, epsilon)
     return rlaxlib.masked_mean(loss + value_cost * value_loss, mask=mask)
 
 
@@ -67,8 +69,8 @@ def rpo(params, apply, batch, key, adv_t, target, alpha=0.5):
     """RPO: continuous PPO, whose mean is moved by uniform noise in each update.
 
     Rahman and Xue, 2022, https://arxiv.org/abs/2212.07536. Source:
-    github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/rpo_continuous_action.py, whose value
-    loss is clipped by 0.2. Usual: alpha 0.5, or 0.01 where that is worse than PPO.
+    github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/rpo_continuous_action.py, the same loss.
+    Usual: alpha 0.5, or 0.01 where that is worse than PPO.
     """
 
     def noisy(params, s):

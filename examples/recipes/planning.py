@@ -123,8 +123,9 @@ def sampled_muzero_policy(params, apply, batch):
     The batch has the actions `a_samples`, [K, B, D], and `visits`, [K, B]. `apply`
     returns mean and standard deviation. Values are those of MuZero. Hubert et al.,
     2021, https://arxiv.org/abs/2104.06303. Source:
-    github.com/opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py, by others.
-    Usual: 20 samples, 50 simulations, Adam 1e-4, batch 256.
+    github.com/opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py, by others,
+    the same gradient for actions before the tanh of its policy. Usual: 20 samples, 50
+    simulations, Adam 1e-4, batch 256.
     """
     mean, stddev = apply(params, batch.s[:, 0])
     policy = rlaxlib.gaussian_diagonal()

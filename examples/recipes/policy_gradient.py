@@ -201,11 +201,12 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
     The B streams are those of all agents. An observation holds the actions that the
     others take; after the last step, they are sampled from their policies. `apply`
     returns the agent's logits, which must not depend on them, and q of its actions, [B,
-    T, A]. Bootstraps from the mean of q over the agent's actions, the paper from the
-    action taken. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Source:
-    github.com/oxwhirl/pymarl@c971afd, src/learners/coma_learner.py. Usual (paper; the
-    code): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied every 150 updates,
-    in the code 200.
+    T, A]. Foerster et al., 2018, https://arxiv.org/abs/1705.08926. Source:
+    github.com/oxwhirl/pymarl@c971afd, src/learners/coma_learner.py, the same loss of
+    the actor; its critic bootstraps from the action taken, here from the mean of q over
+    the agent's actions, and has squares without ½ (a cosine of 0.97 at random inputs).
+    Usual (paper; the code): discount 0.99, λ 0.8, RMSProp 5e-4, target critic copied
+    every 150 updates, in the code 200.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, q_tm1), (logits_t, _) = apply(params, s_tm1), apply(params, s_t)
@@ -296,8 +297,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
     """PPO-penalty: a KL penalty in place of the clip.
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
-    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author. Usual:
-    `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128, Adam 1e-3.
+    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author, the same loss
+    up to a KL of twice the target; beyond, the code adds 1,000 times the square of the
+    excess. Usual: `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128,
+    Adam 1e-3.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -355,10 +358,9 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
 
     Xie et al., 2024, https://arxiv.org/abs/2401.16025. Source:
     github.com/MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py,
-    the same loss.
-    Usual: epsilon 0.2, 8 environments, Adam annealed to 0. MuJoCo: 256 steps, 10
-    epochs, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5. Atari: 128 steps,
-    4 epochs, Adam 2.5e-4.
+    the same loss. Usual: epsilon 0.2, 8 environments, Adam annealed to 0. MuJoCo: 256
+    steps, 10 epochs, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5. Atari:
+    128 steps, 4 epochs, Adam 2.5e-4.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -375,12 +377,12 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
 def discovered_policy_optimization(params, apply, batch, epsilon=0.2, value_cost=0.5):
     """DPO, discovered policy optimisation: a drift that was meta-learned, not a clip.
 
-    `epsilon` clips the values.
-    Lu et al., 2022, https://arxiv.org/abs/2210.05639. Source:
-    github.com/luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py, the
-    same loss of the policy; its value loss is clipped by 0.2, as that of `ppo`. Usual:
-    drift thresholds 2 and 0.6, discount 0.99, λ 0.95, 2,048 environments of 10 steps, 4
-    epochs of 32 minibatches, Adam 3e-4, no entropy, gradients clipped to a norm of 0.5.
+    `epsilon` clips the values. Lu et al., 2022, https://arxiv.org/abs/2210.05639.
+    Source: github.com/luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py,
+    the same loss of the policy; its value loss is clipped by 0.2, as that of `ppo`.
+    Usual: drift thresholds 2 and 0.6, discount 0.99, λ 0.95, 2,048 environments of 10
+    steps, 4 epochs of 32 minibatches, Adam 3e-4, no entropy, gradients clipped to a
+    norm of 0.5.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -399,19 +401,22 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
     `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
     and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
-    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py. Usual: `multiplier` from
-    `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000 steps, 40 epochs of
-    minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4, no entropy.
+    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py, the same losses: advantages
+    of rewards are standardised, those of costs keep their scale. Usual: `multiplier`
+    from `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000 steps, 40
+    epochs of minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4, no entropy.
     """
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (
         advantages(x, lambda_=0.95) for x in (batch, batch._replace(**costs))
     )
     logits, v, cost_v = apply(params, valid(batch, batch.s_tm1))
+    *log_probs, adv_t = surrogate_inputs(logits, batch, adv_t)
+    mask = batch.sample_mask
+    cost_adv_t = cost_adv_t - rlaxlib.masked_mean(cost_adv_t, mask=mask)
     adv_t = (adv_t - multiplier * cost_adv_t) / (1 + multiplier)
     surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
-    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
-    policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
+    policy_loss, _ = surrogate(*log_probs, adv_t, epsilon, sample_mask=mask)
     loss = value_loss(v, target, batch) + value_loss(cost_v, cost_target, batch)
     return rlaxlib.masked_mean(policy_loss, mask=mask) + value_cost * loss
 
@@ -421,8 +426,9 @@ def lagrange_multiplier(cost, state, limit=25.0):
 
     `state` is at first `rlaxlib.pid_lagrangian(...).init()`. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
-    omnisafe/common/pid_lagrange.py. Usual: gains 0.1, 0.01 and 0.01, as below, limit 25
-    in Safety Gym. Smaller costs need larger gains.
+    omnisafe/common/pid_lagrange.py, the same rule without its moving averages and its
+    delay. Usual: gains 0.1, 0.01 and 0.01, as below, limit 25 in Safety Gym. Smaller
+    costs need larger gains.
     """
     controller = rlaxlib.pid_lagrangian(limit, k_p=0.1, k_i=0.01, k_d=0.01)
     return controller.update(state, cost)
@@ -467,10 +473,10 @@ def vmpo(
     `params.policy` are those of `apply`, `params.duals` the parameters of temperature
     and KL constraint. The target policy acts. Song et al., 2020,
     https://arxiv.org/abs/1909.12238. Source: github.com/kakaoenterprise/JORLDY@15a7536,
-    jorldy/core/agent/vmpo.py, by others, with duals without a softplus, the median of
-    each minibatch, and squares without ½ and with a weight of 1. Usual (there): bounds
-    0.02 and 0.1, duals at first 1, streams of 128 steps, λ 0.95, one epoch, Adam 2.5e-4
-    on Atari. Bounds differ between codes and tasks; 0.01 is a start.
+    jorldy/core/agent/vmpo.py, by others, the same loss for a `value_cost` of 2, but for
+    duals without a softplus. Usual (there): bounds 0.02 and 0.1, duals at first 1,
+    streams of 128 steps, λ 0.95, one epoch, Adam 2.5e-4 on Atari. Bounds differ between
+    codes and tasks; 0.01 is a start.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     (logits, v_tm1), (_, v_t) = (apply(params.policy, s) for s in (s_tm1, s_t))
@@ -512,8 +518,8 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     targets = jax.vmap(jax.vmap(rlaxlib.cmpo_policy_targets))
     target = targets(prior, target_q / scale, v / scale)
     loss = loss + rlaxlib.categorical_cross_entropy(target, logits)
-    losses = loss + value_cost * rlaxlib.l2_loss(errors), adv_t**2
-    return tuple(rlaxlib.masked_mean(x, mask=batch.sample_mask) for x in losses)
+    loss, mask = loss + value_cost * rlaxlib.l2_loss(errors), batch.sample_mask
+    return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
 
 
 def gumbel_muzero(

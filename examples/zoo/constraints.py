@@ -168,8 +168,9 @@ def both_values(params, s):
 
 
 def ppo_lagrangian(params, x):
+    # Advantages of rewards, which are standardised here, are small.
     return gradients.ppo_lagrangian(
-        params, both_values, x.batch, x.multiplier, epsilon=0.05
+        params, both_values, x.batch, 4 * x.multiplier, epsilon=0.05
     )
 
 

@@ -113,7 +113,9 @@ def run(key, fault):
 
         def epoch(learner, _):
             return descend(
-                learner, lambda p: recipes.recurrent_ppo(p, apply, batch), OPTIMIZER
+                learner,
+                lambda p: recipes.recurrent_ppo(p, apply, batch, entropy_cost=0.05),
+                OPTIMIZER,
             ), None
 
         learner, _ = jax.lax.scan(epoch, learner, length=EPOCHS)

@@ -10,6 +10,7 @@ import jax
 
 from rlaxlib._core import binding, specs
 from rlaxlib._core.binding import Type
+from rlaxlib._core.functions import is_object
 from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
 
 Shapes = dict[str, Shape]
@@ -17,6 +18,14 @@ Mapped = Mapping[str, int | None]
 
 # Axes of a batch, and the position of the batch axis in a stream.
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
+_OF_DATA = (
+    "This looks like a batch, but the function takes one example. Map it over the "
+    "batch with jax.vmap"
+)
+_OF_SETTINGS = (
+    "Data such as logits belong to the methods of the result. For a batch of settings, "
+    "map the function over it with jax.vmap"
+)
 
 
 class Call(NamedTuple):
@@ -95,20 +104,19 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             if len({tuple(axes[n] for n in fixed) for axes in new}) > 1:
                 return []
             found |= {layout: new} if new and new not in found.values() else {}
-    sure = {n: ways[0] for n, ways in found.items() if len(ways) == 1}
-    calls = {n: _line(call, shapes[n], axes, level) for n, axes in sure.items()}
-    ends = [", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"] * (
-        len(found) > 1
-    )
+    if not found:
+        return []
+    first = _OF_SETTINGS if is_object(call.result) else _OF_DATA
     if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
-        ends = [", or, to update one state, call it in turn, with jax.lax.scan"]
-    text = (
-        "This looks like a batch, but the function takes one example. Map it over the "
-    )
-    stop = ":" if any(calls.values()) else "."
-    first = f"{text}batch with jax.vmap{''.join(ends)}{stop}"
-    tags = {n: f"  # {n}" * is_timed for n in calls}
-    return [first, *(f"  {x}{tags[n]}" for n, x in calls.items() if x)] if found else []
+        first += ", or, to update one state, call it in turn, with jax.lax.scan"
+    elif len(found) > 1:
+        first += ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
+    calls = [
+        f"  {line}{f'  # {layout}' * is_timed}"
+        for layout, (axes, *others) in found.items()
+        if not others and (line := _line(call, shapes[layout], axes, level))
+    ]
+    return [f"{first}:" if calls else f"{first}.", *calls]
 
 
 def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Mapped]:

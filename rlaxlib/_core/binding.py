@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
@@ -38,6 +39,14 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """The place of an array among the leaves of all arguments, and its type."""
+
+    place: int
+    type: Type
+
+
 class Bound(NamedTuple):
     """What the arrays of a call determine.
 
@@ -63,6 +72,8 @@ def type_of(value: Any) -> Type:
     for scalar in (bool, int, float):
         if isinstance(value, scalar):
             return (), scalar, True
+    if isinstance(value, Leaf):
+        return value.type
     return (), cast(Any, type(value)), True
 
 

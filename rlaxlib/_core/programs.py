@@ -21,20 +21,11 @@ from jax.core import Tracer
 from jax.sharding import AxisType
 
 from rlaxlib._core import dtypes, specs, streams
-from rlaxlib._core.binding import Type
 from rlaxlib._core.specs import Axes, Spec
 
 Arguments = dict[str, Any]
 
 FLOATS = ("Float", "Real")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leaf:
-    """The place of an array among the leaves of all arguments, and its type."""
-
-    place: int
-    type: Type
 
 
 class Roles(NamedTuple):

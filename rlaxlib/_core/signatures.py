@@ -43,10 +43,10 @@ import jax
 
 from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.binding import Bound, Type
+from rlaxlib._core.binding import Bound, Leaf, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.functions import FunctionTuple, is_ours
-from rlaxlib._core.programs import FLOATS, Leaf, Roles
+from rlaxlib._core.functions import is_object, is_ours
+from rlaxlib._core.programs import FLOATS, Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
@@ -150,9 +150,7 @@ class Plan:
             x.name: x.default for x in parameters if x.default is not x.empty
         }
         self.result = hints.pop("return", None)
-        is_class = inspect.isclass(self.result)
-        is_factory = is_class and issubclass(self.result, FunctionTuple)
-        self.compiled = compiled and not is_factory
+        self.compiled = compiled and not is_object(self.result)
         self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
         found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
         self.specs = {n: x for n, x in found.items() if x}
@@ -283,7 +281,7 @@ class Plan:
         constants = dict(static)
         places = self._places(structure.unflatten(leaves) | constants)
         wanted = {n: spec for n, (spec, _) in places.items()}
-        found = {n: _type(x) for n, (_, x) in places.items()}
+        found = {n: binding.type_of(x) for n, (_, x) in places.items()}
         sizes: Sizes = {n: x for n, x in static if type(x) is int}
         bound = binding.bind(wanted, found, sizes)
         for name, value in static if not bound.misfit else ():
@@ -359,11 +357,6 @@ class Plan:
         run = self.program.compiled if has_ours else self.program.body
         with programs.mesh_of(leaves + jax.tree.leaves(others)):
             return run(static + bare, roles, leaves, others)
-
-
-def _type(part: Any) -> Type:
-    """Return the type of a leaf, or of what is given in place of an array."""
-    return part.type if isinstance(part, Leaf) else binding.type_of(part)
 
 
 def _hashable(value: Any) -> Any:

@@ -15,9 +15,10 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, ratios, safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
+from rlaxlib.llm._shared import sums
 
 __all__ = ["divergence_ppo_mask", "vespo_weight"]
 
@@ -100,18 +101,19 @@ def divergence_ppo_mask(
 def vespo_weight(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],
-    adv: Float[ArrayLike, ""],
+    adv: Float[ArrayLike, "[] or [T]"],
     k_positive: Float[ArrayLike, "in [0, inf)"] = 2.0,
     lambda_positive: Float[ArrayLike, "in (0, inf)"] = 3.0,
     k_negative: Float[ArrayLike, "in [0, inf)"] = 3.0,
     lambda_negative: Float[ArrayLike, "in (0, inf)"] = 2.0,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
     axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
-    """Compute the soft importance weight of a sequence (VESPO).
+) -> Float[Array, "T"]:
+    """Compute the soft importance weights of sequences (VESPO).
 
-    Takes one sequence, returns one weight.
+    Takes one sequence or packed row, returns the weight of the sequence of each token.
 
     ::
 
@@ -125,25 +127,28 @@ def vespo_weight(
     Args:
         log_prob: Log-probabilities :math:`log π_t` of the tokens, shape `[T]`.
         old_log_prob: Log-probabilities :math:`log μ_t` under the sampler, shape `[T]`.
-        adv: Advantage :math:`Â` of the sequence, shape `[]`.
+        adv: Advantage :math:`Â` of the sequence, shape `[]`; or of that of each token,
+            shape `[T]`.
         k_positive: Exponent :math:`k` if :math:`Â ≥ 0`, in [0, inf), shape `[]`.
         lambda_positive: Rate :math:`λ` if :math:`Â ≥ 0`, in (0, inf), shape `[]`.
         k_negative: Exponent :math:`k` if :math:`Â < 0`, in [0, inf), shape `[]`.
         lambda_negative: Rate :math:`λ` if :math:`Â < 0`, in (0, inf), shape `[]`.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
+        segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
+            None for one answer.
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        Weight :math:`φ(w)`, without a gradient, shape `[]`.
+        Weights :math:`φ(w)`, without a gradient, shape `[T]`; 0 for ignored tokens.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
         >>> log_prob, old_log_prob = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.25]]))
-        >>> weight = rlaxlib.vespo_weight(log_prob, old_log_prob, adv=1.0)
-        >>> print(weight / jnp.exp(-3.0))  # 2² e³⁻⁶.
-        4.0
+        >>> weights = rlaxlib.vespo_weight(log_prob, old_log_prob, adv=1.0)
+        >>> print(weights / jnp.exp(-3.0))  # 2² e³⁻⁶.
+        [4. 4.]
 
     References:
         Guobin Shen and others, *VESPO: Variational Sequence-Level Soft Policy
@@ -152,7 +157,7 @@ def vespo_weight(
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     log_ratio = jax.lax.stop_gradient(log_ratio)
-    log_w = devices.total(jnp.sum(log_ratio), axis_name)
+    log_w = sums(log_ratio, segment_ids, axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.

@@ -288,7 +288,7 @@ def _linear_fwd(
     excess = _gap(largest, maximum[:, None], temperature[..., 0])
     weighted = jnp.sum(jnp.exp(excess) * (weighted + excess * total), axis=1)
     total = jnp.sum(jnp.exp(excess) * total, axis=1)
-    picked = jnp.sum(picked, axis=2)
+    picked = jnp.sum(picked, axis=1)
     log_prob = (picked - maximum[:, None]) / temperature[..., 0]
     log_prob = log_prob - jnp.log(total)[:, None]
     log_prob = jnp.where(picked <= _MASKED, -jnp.inf, log_prob)
@@ -310,10 +310,10 @@ def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
         gaps = _gap(chunk.logits, _column(maximum), temperature)
         log_probs = gaps - _column(jnp.log(total))
         probs = jnp.exp(log_probs)
-        by_token = jnp.where(chunk.is_token, by_log_prob[..., None, None], 0)
-        d_logits = jnp.sum(by_token, axis=1) - _column(by_total) * probs
+        weight = _column(by_total)
         if by_entropy is not None:
-            d_logits -= _column(by_entropy) * probs * (log_probs + _column(entropy))
+            weight += _column(by_entropy) * (log_probs + _column(entropy))
+        d_logits = chunk.add(-weight * probs, by_log_prob)
         d_logits = jnp.where(chunk.logits <= _MASKED, 0, d_logits)
         d_scale += jnp.sum(d_logits * gaps, axis=2)
         d_logits = d_logits / temperature * chunk.derivative
@@ -387,18 +387,42 @@ class _Chunk(NamedTuple):
         logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are not kept or that the
             chunk before has too.
         derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]`.
-        is_token: Which logits are of which token, `[T, K, N, C]`.
+        places: Where the tokens stand among the logits, as `_places`, `[T, K]`.
         weights: Weights of the head, `[D, N, C]`.
     """
 
     logits: Array
     derivative: Array
-    is_token: Array
+    places: Array
     weights: Array
 
     def picked(self) -> Array:
-        """Return the logit of each token in each block, 0 in others, `[T, K, N]`."""
-        return jnp.sum(jnp.where(self.is_token, self.logits[:, None], 0), axis=3)
+        """Return the logit of each token in its block, 0 in others, `[T, N, K]`."""
+
+        def get(logits: Array, place: Array) -> Array:
+            return logits.at[place].get(mode="fill", fill_value=0)
+
+        return jax.vmap(jax.vmap(get))(self.logits, self.within())
+
+    def add(self, x: Array, values: Array) -> Array:
+        """Return `x`, like the logits, with values `[T, K]` added at their tokens."""
+
+        def add(x: Array, place: Array, values: Array) -> Array:
+            return x.at[place].add(values, mode="drop")
+
+        return jax.vmap(jax.vmap(add, (0, 0, None)))(x, self.within(), values)
+
+    def within(self) -> Array:
+        """Return where the tokens stand in each block, its size if they do not.
+
+        It has the shape `[T, N, K]`, and is sharded as the logits are. A comparison of
+        all logits with all tokens would take K times the memory.
+        """
+        _, blocks, width = self.logits.shape
+        block, place = jnp.divmod(self.places[:, None], width)
+        is_here = block == jnp.arange(blocks, dtype=block.dtype).reshape(1, -1, 1)
+        zeros = jnp.zeros_like(self.logits[..., :1], block.dtype)
+        return jnp.where(is_here, place, width) + zeros
 
 
 def _split(inputs: _Inputs, chunk_size: int) -> _Chunks:
@@ -427,31 +451,32 @@ def _chunk(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
     if inputs.soft_cap is not None:
         bounded = jnp.tanh(x / inputs.soft_cap)
         x, derivative = inputs.soft_cap * bounded, 1 - bounded * bounded
-    _, blocks, size = chunks.head.shape
-    first = chunks.first(index)
-    place = jnp.arange(chunks.width, dtype=jnp.int32) + first
-    is_new = (place >= index * chunks.width).reshape(1, 1, -1)
-    start = size * jnp.arange(blocks, dtype=jnp.int32)
-    token = start.reshape(1, 1, -1, 1) + place.reshape(1, 1, 1, -1)
-    is_token = is_new[:, None] & (token == inputs.tokens[..., None, None])
+    place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
+    is_new = place >= index * chunks.width
     x = jnp.where(is_new, x, _MASKED)
     if inputs.kept is not None:
-        x = jnp.where(_is_kept(inputs.kept, first, size, x), x, _MASKED)
-    return _Chunk(x, derivative, is_token, weights)
+        x = jnp.where(_is_kept(_places(inputs.kept, chunks, index), x), x, _MASKED)
+    return _Chunk(x, derivative, _places(inputs.tokens, chunks, index), weights)
 
 
-def _is_kept(kept: Array, first: Array, size: int, like: Array) -> Array:
+def _places(tokens: Array, chunks: _Chunks, index: Array) -> Array:
+    """Return where tokens stand in a chunk as a vector, its size if they do not."""
+    _, blocks, size = chunks.head.shape
+    first, width = chunks.first(index), chunks.width
+    block, place = jnp.divmod(tokens, size)
+    is_new = (place >= index * width) & (place < first + width)
+    is_inside = (tokens >= 0) & (tokens < blocks * size) & is_new
+    return jnp.where(is_inside, block * width + place - first, blocks * width)
+
+
+def _is_kept(places: Array, like: Array) -> Array:
     """Return which tokens of a chunk are kept, of the shape of `like`."""
-    _, blocks, width = like.shape
-    block, place = jnp.divmod(kept, size)
-    place = place - first
-    is_inside = (kept >= 0) & (place >= 0) & (place < width)
-    at = jnp.where(is_inside, block * width + place, blocks * width)
 
-    def mark(indices: Array) -> Array:
-        return jnp.zeros(blocks * width, bool).at[indices].set(True, mode="drop")
+    def mark(places: Array) -> Array:
+        zeros = jnp.zeros(math.prod(like.shape[1:]), bool)
+        return zeros.at[places].set(True, mode="drop")
 
-    return jax.vmap(mark)(at).reshape(like.shape)
+    return jax.vmap(mark)(places).reshape(like.shape)
 
 
 def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:

@@ -586,3 +586,10 @@ def test_an_entry_of_the_wrong_type_is_shown_and_not_the_whole():
     assert (
         str(error.value) == "mpo_loss: `kl_constraints[0]` is 1.0, must be a `tuple`."
     )
+
+
+def test_data_in_the_place_of_a_setting_are_not_only_taken_for_a_batch():
+    for make in (rlaxlib.softmax, rlaxlib.epsilon_greedy):
+        with pytest.raises(ArgumentError, match="belong to the methods") as error:
+            make(np.float32([0.5, 0.25]))
+        assert f"jax.vmap(rlaxlib.{make.__name__}, in_axes=(0,))" in str(error.value)

@@ -92,7 +92,7 @@ COMPARED = sorted(path.stem for path in FORMULAS.glob("[a-z]*.py"))
 
 # Pages whose rows name functions only: rlax has the same names, Stoix functions of its
 # own, which `test_from_stoix.py` compares.
-NAMES_ONLY = ["coax", "rlax", "stoix", "trfl"]
+NAMES_ONLY = ["rlax", "stoix", "trfl"]
 
 
 def test_each_other_page_has_formulas():
@@ -111,6 +111,12 @@ def test_code_of_a_row_equals_the_formula_of_the_other_library(page, row):
 def test_each_formula_has_a_row(page):
     module, _ = from_pages.load(page)
     assert list(module.ROWS) == list(from_pages.rows(page))
+
+
+@pytest.mark.parametrize("page", NAMES_ONLY)
+def test_a_page_of_names_names_a_commit(page):
+    link = r"\[([\w.-]+/[\w.-]+)@(\w{7})\]\(https://github.com/\1/tree/\2\)"
+    assert re.search(link, PAGES[f"from/{page}.md"])
 
 
 @pytest.mark.parametrize("page", COMPARED)

@@ -1,4 +1,7 @@
-"""Test the functions of the page for users of Stoix, by their equations."""
+"""Test the functions of the page for users of Stoix, by their equations.
+
+Those of EdanToledo/Stoix@8fff19c, stoix/utils/loss.py and stoix/utils/multistep.py.
+"""
 
 import re
 import types

@@ -121,8 +121,8 @@ def code_of(cells):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "/guide/" in page])
 def test_a_notebook_has_the_code_of_its_page(page):
-    manual = pytest.importorskip("manual", reason="The extra `docs` is not installed.")
-    found = json.loads(manual.notebook(PAGES[page]))["cells"]
+    pages = pytest.importorskip("pages", reason="The extra `docs` is not installed.")
+    found = json.loads(pages.notebook(PAGES[page]))["cells"]
     sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
     parse = doctest.DocTestParser().get_examples
     run = [code for _, language, code in blocks(PAGES[page]) if language == RUN]
@@ -135,9 +135,9 @@ def test_a_notebook_has_the_code_of_its_page(page):
 
 @pytest.mark.parametrize("name", algorithms.algorithms())
 def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
-    manual = pytest.importorskip("manual", reason="The extra `docs` is not installed.")
+    pages = pytest.importorskip("pages", reason="The extra `docs` is not installed.")
     page = algorithms.algorithms()[name]
-    found = json.loads(manual.notebook(manual.algorithm_page(page), "python"))["cells"]
+    found = json.loads(pages.notebook(pages.algorithm(page), "python"))["cells"]
     sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
     functions = [x.code for x in page.functions] + [x.source for x in page.helpers]
     assert code_of(sources) == code_of([page.imports, *functions])

@@ -380,6 +380,28 @@ def test_memory_is_at_most_a_tenth_of_that_with_logits(dtype):
     assert linear < dense / 15
 
 
+def test_a_head_with_all_options_takes_at_most_700_mib():
+    shapes = {
+        "hidden": ((4096, 1024), jnp.bfloat16),
+        "head": ((1024, 256_000), jnp.bfloat16),
+        "tokens": ((4096, 8), jnp.int32),
+        "bias": ((256_000,), jnp.bfloat16),
+        "temperature": ((4096,), jnp.float32),
+        "kept": ((4096, 64), jnp.int32),
+    }
+
+    def loss(hidden, head, tokens, bias, temperature, kept):
+        options = {"bias": bias, "temperature": temperature, "kept": kept}
+        options |= {"soft_cap": 30.0, "with_entropy": True}
+        found = rlaxlib.linear_token_log_probs(hidden, head, tokens, **options)
+        return jnp.sum(found.log_prob) + jnp.sum(found.entropy)
+
+    arrays = [jax.ShapeDtypeStruct(*each) for each in shapes.values()]
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1)))
+    memory = gradient.lower(*arrays).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 700 * 2**20
+
+
 # --- Over devices. ---
 
 

@@ -40,6 +40,7 @@ FUNCTIONS = {
     ),
     "gmpo": gmpo,
     "rewards": shaped,
+    "vespo": rlaxlib.vespo_weight,
     "sequence weights": weights("sequence"),
     "geometric weights": weights("geometric"),
     "sequence mask": lambda x, old, adv, **options: rlaxlib.off_policy_sequence_mask(

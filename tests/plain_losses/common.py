@@ -15,6 +15,12 @@ stop = jax.lax.stop_gradient
 RANDOM = np.random.default_rng(0)
 
 
+def seed(name):
+    """Make the inputs of a module independent of those before."""
+    state = np.random.default_rng(list(name.encode())).bit_generator.state
+    RANDOM.bit_generator.state = state
+
+
 def normal(*shape):
     # NumPy converts: JAX would compile a program for each shape.
     return jax.device_put(RANDOM.normal(size=shape).astype(np.float32))
@@ -116,6 +122,60 @@ SEQUENCE = make_batch(
     sample_mask=None,
     state=normal(B, F),
 )
+# Where streams end, are cut, or have steps to ignore: a gap and padding.
+IS_END, IS_CUT, IS_VALID = (
+    np.zeros((B, T), bool),
+    np.zeros((B, T), bool),
+    np.ones((B, T), bool),
+)
+IS_END[[0, 1, 2], [3, 2, 0]] = IS_CUT[[0, 3], [1, 3]] = True
+IS_VALID[[1, 2], [4, 2]] = False
+GAMMA = 0.9
+
+
+def chained(x, x_t):
+    """Return `x_t`, but where a stream goes on, the entry of `x` at its next step."""
+    x_t = np.array(x_t)
+    for i, t in zip(*np.nonzero(IS_VALID & ~IS_CUT & ~IS_END), strict=True):
+        later = t + 1 + np.flatnonzero(IS_VALID[i, t + 1 :])
+        if len(later):
+            x_t[i, t] = x[i, later[0]]
+    return jnp.asarray(x_t)
+
+
+ROLLOUTS = STREAM._replace(
+    discount_t=jnp.where(IS_END, 0.0, GAMMA),
+    s_t=chained(STREAM.s_tm1, STREAM.s_t),
+    v_t=chained(STREAM.v_tm1, STREAM.v_t),
+    truncated_t=jnp.asarray(IS_CUT),
+    sample_mask=jnp.asarray(IS_VALID),
+)
+
+
+def rollouts(b=ROLLOUTS):
+    """Yield pieces of streams as the authors' codes have them, one after the other.
+
+    A piece ends where its stream is cut, and has no steps to ignore. Beside the fields
+    of its steps it has `obs` and `values` of all observations, one more, and `dones`.
+    """
+    for i in range(B):
+        valid = np.flatnonzero(IS_VALID[i])
+        for t in np.split(valid, 1 + np.flatnonzero(IS_CUT[i, valid])):
+            if len(t):
+                fields = {name: x for name, x in vars(b).items() if np.ndim(x) > 1}
+                piece = Batch(**{name: x[i, t] for name, x in fields.items()})
+                piece.obs = jnp.concatenate([piece.s_tm1, piece.s_t[-1:]])
+                piece.values = jnp.concatenate([piece.v_tm1, piece.v_t[-1:]])
+                piece.dones = IS_END[i, t].astype(np.float32)
+                yield piece
+
+
+def pool(function, b=ROLLOUTS):
+    """Return what a function returns for each piece, one after the other."""
+    outputs = zip(*map(function, rollouts(b)), strict=True)
+    return tuple(map(jnp.concatenate, outputs))
+
+
 IMAGINED = make_batch(
     (B, T),
     s=normal(B, T + 1, F),

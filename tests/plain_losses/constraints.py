@@ -5,57 +5,64 @@ import jax.numpy as jnp
 from recipes import constraints as recipes
 
 from plain_losses.common import (
+    IS_VALID,
     Q_PARAMS,
-    STREAM,
+    ROLLOUTS,
     A,
     B,
     Case,
     Q,
     T,
-    log_prob,
     normal,
     of,
+    pick,
+    seed,
     stop,
 )
 
+seed(__name__)
+
+
 ADV, COST_ADV = normal(B, T), normal(B, T)
-OLD = log_prob(STREAM.logits_tm1, STREAM.a_tm1)
 
 
-def ratio(p):
-    return jnp.exp(log_prob(Q(p, STREAM.s_tm1), STREAM.a_tm1) - OLD)
+def flat(*arrays):
+    """Return valid steps only."""
+    return (x[IS_VALID] for x in arrays)
 
 
-def divergence(logits, other):
-    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
-    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+def ratio_and_distribution(p, b=ROLLOUTS):
+    """Return ratios to the policy that acted, and log-probabilities of all actions."""
+    s, a, old = flat(b.s_tm1, b.a_tm1, b.logits_tm1)
+    logp_, logp = jax.nn.log_softmax(Q(p, s)), jax.nn.log_softmax(old)
+    return jnp.exp(pick(logp_, a) - pick(logp, a)), logp_
 
 
 PPO_LOGITS = normal(B, T, A)
-
-
 # Close to the first policy at some steps, and far from it at others.
 SHIFT = jnp.where(jnp.arange(T) < 3, 0.05, 2.0)[None, :, None] * normal(B, T, A)
-NEAR = STREAM._replace(logits_tm1=Q(Q_PARAMS[0], STREAM.s_tm1) + SHIFT)
+NEAR = ROLLOUTS._replace(logits_tm1=Q(Q_PARAMS[0], ROLLOUTS.s_tm1) + SHIFT)
 
 
 def plain_focops(p, t):
-    """ymzhang01/focops@fc92fce, focops_main.py."""
-    adv, logits = ADV - 0.5 * COST_ADV, Q(p, NEAR.s_tm1)
-    log_ratio = log_prob(logits, NEAR.a_tm1) - log_prob(NEAR.logits_tm1, NEAR.a_tm1)
-    moved = divergence(logits, NEAR.logits_tm1)
-    losses = moved - jnp.exp(log_ratio) * adv / 1.5
-    return jnp.mean(jnp.where(stop(moved) <= 0.02, losses, 0))
+    """ymzhang01/focops@fc92fce, focops_main.py: of a categorical policy."""
+    ratio, logp = ratio_and_distribution(p, NEAR)
+    adv_b, cadv_b, old = flat(ADV, COST_ADV, jax.nn.log_softmax(NEAR.logits_tm1))
+    kl_new_old = jnp.sum(jnp.exp(logp) * (logp - old), axis=-1)
+    pi_loss = kl_new_old - (1 / 1.5) * ratio * (adv_b - 0.5 * cadv_b)
+    return jnp.mean(pi_loss * (stop(kl_new_old) <= 0.02))
 
 
 def plain_cup(p, t):
     """PKU-Alignment/omnisafe@15603dd.
 
-    omnisafe/algorithms/on_policy/first_order/cup.py.
+    omnisafe/algorithms/on_policy/first_order/cup.py: _loss_pi_cost.
     """
-    factor = 0.5 * (1 - 0.99 * 0.95) / (1 - 0.99)
-    kl = divergence(Q(p, STREAM.s_tm1), PPO_LOGITS)
-    return jnp.mean(kl + factor * ratio(p) * COST_ADV)
+    ratio, logp = ratio_and_distribution(p)
+    adv_c, p_dist = flat(COST_ADV, jax.nn.log_softmax(PPO_LOGITS))
+    kl = jnp.sum(jnp.exp(logp) * (logp - p_dist), axis=-1)
+    coef = (1 - 0.99 * 0.95) / (1 - 0.99)
+    return jnp.mean(0.5 * coef * ratio * adv_c + kl)
 
 
 def plain_p3o(p, t):
@@ -63,11 +70,12 @@ def plain_p3o(p, t):
 
     omnisafe/algorithms/on_policy/penalty_function/p3o.py
     """
-    r = ratio(p)
-    clipped = jnp.clip(r, 0.8, 1.2)
-    loss = -jnp.mean(jnp.minimum(r * ADV, clipped * ADV))
-    cost = jnp.mean(r * COST_ADV)
-    return loss + 20 * jnp.maximum(cost + 2, 0)
+    ratio, _ = ratio_and_distribution(p)
+    adv_r, adv_c = flat(ADV, COST_ADV)
+    ratio_cliped = jnp.clip(ratio, 1 - 0.2, 1 + 0.2)
+    loss_reward = -jnp.mean(jnp.minimum(ratio * adv_r, ratio_cliped * adv_r))
+    surr_cadv, jc = jnp.mean(ratio * adv_c), 2.0
+    return loss_reward + 20 * jax.nn.relu(surr_cadv + jc)
 
 
 CASES = {
@@ -75,7 +83,7 @@ CASES = {
         of(recipes.focops, Q, NEAR, ADV, COST_ADV, 0.5), plain_focops, Q_PARAMS
     ),
     "cup": Case(
-        of(recipes.cup, Q, STREAM, PPO_LOGITS, COST_ADV, 0.5), plain_cup, Q_PARAMS
+        of(recipes.cup, Q, ROLLOUTS, PPO_LOGITS, COST_ADV, 0.5), plain_cup, Q_PARAMS
     ),
-    "p3o": Case(of(recipes.p3o, Q, STREAM, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
+    "p3o": Case(of(recipes.p3o, Q, ROLLOUTS, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
 }

@@ -11,6 +11,7 @@ from plain_losses.common import (
     D4PG_PARAMS,
     DPG,
     DPG_PARAMS,
+    GAMMA,
     KEY,
     LOGITS,
     LOGITS_PARAMS,
@@ -36,7 +37,6 @@ from plain_losses.common import (
     critics_loss,
     cross_entropy,
     draw,
-    kl_terms,
     mean_and_stddev,
     normal,
     of,
@@ -44,24 +44,36 @@ from plain_losses.common import (
     pick,
     project,
     quantile,
+    seed,
     squares,
     stop,
 )
+from plain_losses.value_based import categorical
+
+seed(__name__)
+
+
+NOT_DONE = (ACTION.discount_t > 0).astype(jnp.float32)
+
+
+def mse(x, y):
+    """Return the mean of squares, as `mse_loss` of PyTorch."""
+    return jnp.mean((x - y) ** 2)
 
 
 def plain_ddpg_critic(p, t):
     """openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py."""
-    target = one_step(
-        DPG.critic(t.critic, ACTION.s_t, DPG.actor(t.actor, ACTION.s_t)), ACTION
-    )
-    q = DPG.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
-    return jnp.mean((stop(target) - q) ** 2)
+    obs0, obs1, terminals1 = ACTION.s_tm1, ACTION.s_t, 1.0 - NOT_DONE
+    q_obs1 = DPG.critic(t.critic, obs1, DPG.actor(t.actor, obs1))
+    target_q = ACTION.r_t + (1.0 - terminals1) * GAMMA * q_obs1
+    critic_tf = DPG.critic(p.critic, obs0, ACTION.a_tm1)
+    return jnp.mean(jnp.square(critic_tf - stop(target_q)))
 
 
 def plain_ddpg_actor(p, t):
     """openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py."""
-    a = DPG.actor(p.actor, ACTION.s_tm1)
-    return -jnp.mean(DPG.critic(stop(p.critic), ACTION.s_tm1, a))
+    actor_tf = DPG.actor(p.actor, ACTION.s_tm1)
+    return -jnp.mean(DPG.critic(stop(p.critic), ACTION.s_tm1, actor_tf))
 
 
 HYBRID = ACTION._replace(x_tm1=ACTION.a_tm1, a_tm1=ONE.a_tm1)
@@ -71,110 +83,152 @@ P_DQN = P_DQN._replace(actor=lambda w, s: s @ w)  # Beyond the bounds, too.
 
 def plain_p_dqn_critic(p, t):
     """cycraig/MP-DQN@eec13eb, agents/pdqn.py."""
-    b = HYBRID
-    x_t = P_DQN.actor(t.actor, b.s_t)
-    target = one_step(jnp.max(P_DQN.critic(t.critic, b.s_t, x_t), -1), b)
-    q = pick(P_DQN.critic(p.critic, b.s_tm1, b.x_tm1), b.a_tm1)
-    return jnp.mean((stop(target) - q) ** 2)
+    pred_next_action_parameters = P_DQN.actor(t.actor, HYBRID.s_t)
+    pred_q_a = P_DQN.critic(t.critic, HYBRID.s_t, pred_next_action_parameters)
+    target = HYBRID.r_t + NOT_DONE * GAMMA * jnp.max(pred_q_a, axis=1)
+    q_values = P_DQN.critic(p.critic, HYBRID.s_tm1, HYBRID.x_tm1)
+    return mse(pick(q_values, HYBRID.a_tm1), stop(target))
 
 
 def plain_p_dqn_actor(p, t):
-    x = P_DQN.actor(p.actor, HYBRID.s_tm1)
-    gradient = jax.jacfwd(
-        lambda x: P_DQN.critic(stop(p.critic), HYBRID.s_tm1, x).sum((0, 1))
-    )
-    gradient = stop(gradient(x))
-    room = stop(jnp.where(gradient > 0, 1 - x, x + 1)) / 2
-    return -jnp.mean(jnp.sum(gradient * room * x, axis=-1))
+    """cycraig/MP-DQN@eec13eb, agents/pdqn.py: with inverting_gradients."""
+    vals = P_DQN.actor(p.actor, HYBRID.s_tm1)
+
+    def q_loss(action_params):
+        q = P_DQN.critic(stop(p.critic), HYBRID.s_tm1, action_params)
+        return jnp.mean(jnp.sum(q, axis=1))
+
+    delta_a, max_p, min_p, rnge = jax.grad(q_loss)(stop(vals)), 1.0, -1.0, 2.0
+    above, below = (max_p - vals) / rnge, (vals - min_p) / rnge
+    delta_a = delta_a * jnp.where(delta_a > 0, above, below)
+    return jnp.sum(-stop(delta_a) * vals)
+
+
+def smoothed(actor_target, next_state):
+    """Return target actions with clipped noise, as TD3.py."""
+    noise = [jax.random.normal(key, (D,)) for key in jax.random.split(KEY, B)]
+    noise = jnp.clip(jnp.stack(noise) * 0.2, -0.5, 0.5)
+    return jnp.clip(TD3.actor(actor_target, next_state) + noise, -1.0, 1.0)
 
 
 def plain_td3_critic(p, t):
     """sfujim/TD3@34770cc, TD3.py."""
-    keys = jax.random.split(KEY, B)
-    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
-    noise = jnp.clip(0.2 * noise, -0.5, 0.5)
-    a_t = jnp.clip(TD3.actor(t.actor, ACTION.s_t) + noise, -1, 1)
-    target = one_step(jnp.min(TD3.critic(t.critic, ACTION.s_t, a_t), -1), ACTION)
-    return squares(TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1), target)
+    next_action = smoothed(t.actor, ACTION.s_t)
+    target_q1, target_q2 = TD3.critic(t.critic, ACTION.s_t, next_action).T
+    target_q = ACTION.r_t + NOT_DONE * GAMMA * jnp.minimum(target_q1, target_q2)
+    current_q1, current_q2 = TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1).T
+    return mse(current_q1, stop(target_q)) + mse(current_q2, stop(target_q))
 
 
 def plain_td3_actor(p, t):
     """sfujim/TD3@34770cc, TD3.py."""
-    a = TD3.actor(p.actor, ACTION.s_tm1)
-    return -jnp.mean(TD3.critic(stop(p.critic), ACTION.s_tm1, a)[:, 0])
+    action = TD3.actor(p.actor, ACTION.s_tm1)
+    q1, _ = TD3.critic(stop(p.critic), ACTION.s_tm1, action).T
+    return -jnp.mean(q1)
 
 
 def plain_d4pg_critic(p, t):
     """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py."""
-    b, atoms = ACTION, jnp.linspace(-150, 150, M)
-    probs = jax.nn.softmax(D4PG.critic(t.critic, b.s_t, D4PG.actor(t.actor, b.s_t)))
-    target = project(b.r_t, b.discount_t, probs, atoms)
-    logits = D4PG.critic(p.critic, b.s_tm1, b.a_tm1)
-    return jnp.mean(cross_entropy(stop(target), logits))
+    atoms = jnp.linspace(-150, 150, M)
+    q_tm1 = D4PG.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    a = D4PG.actor(t.actor, ACTION.s_t)
+    q_t, losses = jax.nn.softmax(D4PG.critic(t.critic, ACTION.s_t, a)), []
+    for i in range(B):
+        target = categorical(ACTION.r_t[i], GAMMA * NOT_DONE[i], q_t[i], atoms)
+        losses.append(-jnp.sum(stop(target) * jax.nn.log_softmax(q_tm1[i])))
+    return jnp.mean(jnp.stack(losses))
 
 
 def plain_d4pg_actor(p, t):
     """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py."""
-    a = D4PG.actor(p.actor, ACTION.s_tm1)
-    probs = jax.nn.softmax(D4PG.critic(stop(p.critic), ACTION.s_tm1, a))
-    return -jnp.mean(probs @ jnp.linspace(-150, 150, M))
+    dpg_a_t = D4PG.actor(p.actor, ACTION.s_tm1)
+    atoms = jnp.linspace(-150, 150, M)
+
+    def dpg_q(a):
+        z = D4PG.critic(stop(p.critic), ACTION.s_tm1, a)
+        return jnp.sum(jax.nn.softmax(z) * atoms, axis=-1)
+
+    dqda = jax.grad(lambda a: jnp.sum(dpg_q(a)))(stop(dpg_a_t))
+    target = stop(dqda + dpg_a_t)
+    return jnp.mean(0.5 * jnp.sum((target - dpg_a_t) ** 2, axis=-1))
 
 
-def plain_sac_critic(p, t, key=KEY, reduce=lambda q: jnp.min(q, -1)):
+def actions_and_log_probs(w, s, key=KEY):
+    """Return actions of a Gaussian through a tanh, and their log-probabilities."""
+    shift, scale = mean_and_stddev(w, s)
+    x = shift + scale * jax.random.normal(key, shift.shape)
+    normal = -((x - shift) ** 2) / (2 * scale**2) - jnp.log(scale)
+    normal = normal - jnp.log(jnp.sqrt(2 * jnp.pi))
+    log_det = 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
+    return jnp.tanh(x), jnp.sum(normal, axis=-1) - jnp.sum(log_det, axis=-1)
+
+
+def plain_sac_critic(p, t):
     """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
-    a_t, log_pi = draw(p.actor, ACTION.s_t, key)
-    v_t = reduce(SAC.critic(t.critic, ACTION.s_t, a_t)) - 0.2 * log_pi
-    q = SAC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
-    return critics_loss(q, one_step(v_t, ACTION))
+    next_actions, next_log_pis = actions_and_log_probs(stop(p.actor), ACTION.s_t)
+    next_qs_values = SAC.critic(t.critic, ACTION.s_t, next_actions).T
+    next_values = jnp.min(next_qs_values, axis=0) - 0.2 * next_log_pis
+    q_targets = stop(ACTION.r_t + GAMMA * NOT_DONE * next_values)
+    qs_values = SAC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1).T
+    return sum(0.5 * mse(q_targets, q_values) for q_values in qs_values)
 
 
 def plain_redq_critic(p, t):
-    # With a subset of all critics, which is no random choice.
-    """watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py."""
-    return 2 * plain_sac_critic(p, t, jax.random.split(KEY)[1])
+    """watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py.
 
-
-def soft_value(p, net, reduce):
-    a, log_pi = draw(p.actor, ACTION.s_tm1)
-    return jnp.mean(0.2 * log_pi - reduce(net.critic(stop(p.critic), ACTION.s_tm1, a)))
+    The subset is of all critics, so that it is not random.
+    """
+    key = jax.random.split(KEY)[1]
+    a_tilda_next, log_prob = actions_and_log_probs(stop(p.actor), ACTION.s_t, key)
+    q_prediction_next_list = SAC.critic(t.critic, ACTION.s_t, a_tilda_next)
+    next_q_with_log_prob = jnp.min(q_prediction_next_list, axis=1) - 0.2 * log_prob
+    y_q = ACTION.r_t + GAMMA * NOT_DONE * next_q_with_log_prob
+    q_prediction_cat = SAC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    return mse(q_prediction_cat, stop(y_q)[:, None]) * q_prediction_cat.shape[1]
 
 
 def plain_sac_actor(p, t):
     """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
-    return soft_value(p, SAC, lambda q: jnp.mean(q, axis=-1))
+    actions, log_pis = actions_and_log_probs(p.actor, ACTION.s_tm1)
+    qs_log_targets = SAC.critic(stop(p.critic), ACTION.s_tm1, actions).T
+    return jnp.mean(0.2 * log_pis - jnp.mean(qs_log_targets, axis=0))
 
 
 def plain_redq_actor(p, t):
     """watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py."""
-    return soft_value(p, SAC, lambda q: jnp.mean(q, axis=-1))
+    a_tilda, log_prob_a_tilda = actions_and_log_probs(p.actor, ACTION.s_tm1)
+    q_a_tilda_cat = SAC.critic(stop(p.critic), ACTION.s_tm1, a_tilda)
+    return jnp.mean(0.2 * log_prob_a_tilda - jnp.mean(q_a_tilda_cat, axis=1))
 
 
 def plain_tqc_actor(p, t):
     """SamsungLabs/tqc_pytorch@65114eb, tqc/trainer.py."""
-    return soft_value(p, TQC, lambda q: jnp.mean(q, axis=(1, 2)))
+    new_action, log_pi = actions_and_log_probs(p.actor, ACTION.s_tm1)
+    z = TQC.critic(stop(p.critic), ACTION.s_tm1, new_action)
+    return jnp.mean(0.2 * log_pi - jnp.mean(jnp.mean(z, axis=2), axis=1))
 
 
 def plain_sac_temperature(p, t):
     """rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py."""
-    _, log_pi = draw(t.actor, ACTION.s_tm1)
-    return jnp.mean(-jnp.exp(p) * stop(log_pi + -2.0))
+    alpha = jnp.exp(p)
+    _, log_pis = actions_and_log_probs(t.actor, ACTION.s_tm1)
+    return jnp.mean(-1.0 * (alpha * stop(log_pis + -2.0)))
 
 
 def plain_tqc_critic(p, t):
     """SamsungLabs/tqc_pytorch@65114eb, tqc/functions.py and tqc/trainer.py."""
-    a_t, log_pi = draw(p.actor, ACTION.s_t)
-    z = jnp.sort(TQC.critic(t.critic, ACTION.s_t, a_t).reshape(B, -1))[:, : 3 * (M - 2)]
-    z = z - 0.2 * log_pi[:, None]
-    y = ACTION.r_t[:, None] + ACTION.discount_t[:, None] * z
-    x = TQC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
-    tau = (jnp.arange(M) + 0.5) / M
-    # `quantile` is a sum over the quantiles.
-    return sum(quantile(x[:, i], tau, y) / M for i in range(3)) / 3
-
-
-def log_normal(a, mean, stddev):
-    z = (a - mean) / stddev
-    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2, axis=-1)
+    new_next_action, next_log_pi = actions_and_log_probs(stop(p.actor), ACTION.s_t)
+    next_z = TQC.critic(t.critic, ACTION.s_t, new_next_action)
+    sorted_z_part = jnp.sort(next_z.reshape(B, -1))[:, : 3 * M - 3 * 2]
+    soft = sorted_z_part - 0.2 * next_log_pi[:, None]
+    samples = stop(ACTION.r_t[:, None] + NOT_DONE[:, None] * GAMMA * soft)
+    quantiles = TQC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
+    pairwise_delta = samples[:, None, None, :] - quantiles[:, :, :, None]
+    size = jnp.abs(pairwise_delta)
+    huber_loss = jnp.where(size > 1, size - 0.5, pairwise_delta**2 * 0.5)
+    tau = jnp.arange(M) / M + 1 / 2 / M
+    below = (pairwise_delta < 0).astype(jnp.float32)
+    return jnp.mean(jnp.abs(tau[None, None, :, None] - below) * huber_loss)
 
 
 def plain_mpo(p, t):
@@ -183,23 +237,52 @@ def plain_mpo(p, t):
     With action_penalization, and per_dim_constraining=False.
     """
     s = ACTION.s_tm1
-    (mu, sigma), old = mean_and_stddev(p.actor, s), stop(mean_and_stddev(t.actor, s))
-    old_mu, old_sigma = old
-    a = old_mu + old_sigma * jax.random.normal(KEY, (6, B, D))
-    q = jnp.stack([MPO.critic(stop(t.critic), s, each) for each in a])
-    eta, alpha, beta, penalty = jax.nn.softplus(p.duals)
-    cost = -jnp.linalg.norm(a - jnp.clip(a, -1, 1), axis=-1)
-    weights = jax.nn.softmax(q / eta, axis=0) + jax.nn.softmax(cost / penalty, axis=0)
-    weights = stop(weights)
-    log_pi = log_normal(a, mu, old_sigma) + log_normal(a, old_mu, sigma)
-    mean_exp = jax.nn.logsumexp(q / eta, axis=0) - jnp.log(6)
-    kl_mean = jnp.sum((mu - old_mu) ** 2 / (2 * old_sigma**2), axis=-1)
-    ratio = old_sigma / sigma
-    kl_stddev = jnp.sum(ratio**2 / 2 - 0.5 - jnp.log(ratio), axis=-1)
-    loss = -jnp.sum(weights * log_pi, axis=0) + eta * (0.1 + mean_exp)
-    mean_cost = jax.nn.logsumexp(cost / penalty, axis=0) - jnp.log(6)
-    loss = loss + penalty * (0.001 + mean_cost) + kl_terms(kl_mean, alpha, 0.01)
-    return jnp.mean(loss + kl_terms(kl_stddev, beta, 0.0001))
+    online_mean, online_scale = mean_and_stddev(p.actor, s)
+    target_mean, target_scale = stop(mean_and_stddev(t.actor, s))
+    actions = target_mean + target_scale * jax.random.normal(KEY, (6, B, D))
+    q_values = jnp.stack([MPO.critic(t.critic, s, each) for each in actions])
+    temperature, alpha_mean, alpha_stddev, penalty = jax.nn.softplus(p.duals) + 1e-8
+
+    def weights_and_temperature_loss(q_values, epsilon, temperature):
+        tempered = stop(q_values) / temperature
+        mean = jnp.mean(jax.nn.logsumexp(tempered, axis=0)) - jnp.log(6)
+        return stop(jax.nn.softmax(tempered, axis=0)), temperature * (epsilon + mean)
+
+    def log_prob(mean, scale):
+        x = (actions - mean) / scale
+        return jnp.sum(-(x**2) / 2 - jnp.log(scale) - jnp.log(2 * jnp.pi) / 2, axis=-1)
+
+    def kl_divergence(mean, scale):
+        moved = (target_scale**2 + (target_mean - mean) ** 2) / (2 * scale**2)
+        return jnp.sum(jnp.log(scale / target_scale) + moved - 0.5, axis=-1)
+
+    def penalty_and_dual_loss(kl, alpha, epsilon):
+        mean_kl = jnp.mean(kl, axis=0)
+        return stop(alpha) * mean_kl + alpha * (epsilon - stop(mean_kl))
+
+    weights, loss = weights_and_temperature_loss(q_values, 0.1, temperature)
+    cost_out_of_bound = -jnp.linalg.norm(actions - jnp.clip(actions, -1, 1), axis=-1)
+    outside, penalty_loss = weights_and_temperature_loss(
+        cost_out_of_bound, 0.001, penalty
+    )
+    loss += penalty_loss
+    fixed_stddev, fixed_mean = (online_mean, target_scale), (target_mean, online_scale)
+    for each in (fixed_stddev, fixed_mean):
+        loss += jnp.mean(-jnp.sum(log_prob(*each) * (weights + outside), axis=0))
+    loss += penalty_and_dual_loss(kl_divergence(*fixed_stddev), alpha_mean, 0.01)
+    return loss + penalty_and_dual_loss(
+        kl_divergence(*fixed_mean), alpha_stddev, 0.0001
+    )
+
+
+def soft_value(p, net, reduce):
+    a, log_pi = draw(p.actor, ACTION.s_tm1)
+    return jnp.mean(0.2 * log_pi - reduce(net.critic(stop(p.critic), ACTION.s_tm1, a)))
+
+
+def log_normal(a, mean, stddev):
+    z = (a - mean) / stddev
+    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2, axis=-1)
 
 
 def plain_crossq_critic(p, t):
@@ -432,7 +515,6 @@ CASES = {
         plain_d4pg_actor,
         D4PG_PARAMS,
         "critic",
-        True,
     ),
     "sac_critic": Case(
         of(recipes.sac_critic, SAC, ACTION, KEY, 0.2),

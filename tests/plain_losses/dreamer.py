@@ -24,9 +24,13 @@ from plain_losses.common import (
     normal,
     of,
     pick,
+    seed,
     stop,
     two_hot,
 )
+
+seed(__name__)
+
 
 GROUPS, CLASSES = 2, 3
 LATENT = GROUPS * CLASSES

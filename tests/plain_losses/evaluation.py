@@ -12,12 +12,16 @@ from plain_losses.common import (
     Case,
     F,
     Q,
+    huber,
     linear,
     normal,
-    one_step,
     pick,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 K = 2
 PSI, PSI_PARAMS = linear(A, K)
@@ -27,15 +31,25 @@ W_POLICY = normal(F, A)
 
 
 def policy(s):
-    return jax.nn.softmax(s @ W_POLICY)
+    """Return probabilities of a deterministic policy."""
+    return jax.nn.one_hot(jnp.argmax(s @ W_POLICY, axis=-1), A)
 
 
 def plain_fqe(p, t):
-    target = one_step(jnp.sum(policy(ONE.s_t) * Q(t, ONE.s_t), axis=-1))
-    return jnp.mean((stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)) ** 2) / 2
+    """takuseno/d3rlpy@38c34b6.
+
+    d3rlpy/ope/torch/fqe_impl.py: DiscreteFQEImpl, whose loss is Huber's, of
+    models/torch/q_functions/mean_q_function.py.
+    """
+    next_actions = jnp.argmax(policy(ONE.s_t), axis=1)
+    q_tpn = pick(Q(t, ONE.s_t), next_actions)
+    y = stop(ONE.r_t + ONE.discount_t * q_tpn)
+    value = jnp.sum(Q(p, ONE.s_tm1) * jax.nn.one_hot(ONE.a_tm1, A), axis=1)
+    return jnp.mean(huber(value - y))
 
 
 def plain_successor_features(p, t):
+    """The paper's equation of its Bellman error, at the best action for the task."""
     b, loss = FEATURES, 0.0
     for i in range(B):
         psi, psi_t = PSI(p, b.s_tm1[i]), PSI(t, b.s_t[i])
@@ -46,7 +60,12 @@ def plain_successor_features(p, t):
 
 
 CASES = {
-    "fqe": Case(lambda p, t: recipes.fqe(p, t, Q, policy, ONE), plain_fqe, Q_PARAMS),
+    "fqe": Case(
+        lambda p, t: recipes.fqe(p, t, Q, policy, ONE),
+        plain_fqe,
+        Q_PARAMS,
+        cosine=0.998,
+    ),
     "successor_features": Case(
         lambda p, t: recipes.successor_features(p, t, PSI, FEATURES, TASK),
         plain_successor_features,

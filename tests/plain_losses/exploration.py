@@ -8,9 +8,10 @@ from recipes import exploration as recipes
 from recipes import streaming
 
 from plain_losses.common import (
+    GAMMA,
     ONE,
     Q_PARAMS,
-    STREAM,
+    ROLLOUTS,
     A,
     B,
     Case,
@@ -18,20 +19,21 @@ from plain_losses.common import (
     M,
     Q,
     T,
-    both,
-    log_prob,
     normal,
     of,
-    one_step,
     pick,
+    pool,
     rescale,
-    retrace,
+    seed,
     stop,
     undo,
 )
 
+seed(__name__)
+
+
 K = 2
-CURIOUS = STREAM._replace(intrinsic_r_t=normal(B, T))
+CURIOUS = ROLLOUTS._replace(intrinsic_r_t=normal(B, T))
 MASKED = ONE._replace(head_mask=jnp.asarray([[1, 0], [1, 1], [0, 0], [0, 1]], bool))
 RATIOS = ONE._replace(rho=jnp.exp(normal(B)))
 
@@ -71,48 +73,85 @@ def params(*names):
 
 
 def plain_rnd(p, t):
-    """openai/random-network-distillation@f75c0f1, ppo_agent.py: aux_loss."""
-    error = features(p, ONE.s_t) - features(t, ONE.s_t)
-    return jnp.mean(jnp.mean(error**2, axis=-1))
+    """openai/random-network-distillation@f75c0f1.
+
+    policies/cnn_policy_param_matched.py: aux_loss, on all steps.
+    """
+    targets, x_r_hat = stop(features(t, ONE.s_t)), features(p, ONE.s_t)
+    aux_loss, mask = jnp.mean((targets - x_r_hat) ** 2, axis=-1), jnp.ones(B)
+    return jnp.sum(mask * aux_loss) / jnp.maximum(jnp.sum(mask), 1.0)
 
 
 def plain_ngu_embedding(p, t):
-    logits = inverse(p, features(p, ONE.s_tm1), features(p, ONE.s_t))
-    return -jnp.mean(log_prob(logits, ONE.a_tm1))
+    """michaelnny/deep_rl_zoo@19e3844, deep_rl_zoo/ngu/agent.py: of one step."""
+    embedding_s_tm1, embedding_s_t = features(p, ONE.s_tm1), features(p, ONE.s_t)
+    pi_logits = inverse(p, embedding_s_tm1, embedding_s_t)
+    return jnp.mean(-pick(jax.nn.log_softmax(pi_logits), ONE.a_tm1))
 
 
 def plain_ngu(p, t):
-    b, (q_tm1, q_t) = CURIOUS, both(Q, p)
-    pi_t, target_q = jax.nn.one_hot(jnp.argmax(q_t, axis=-1), A), undo(Q(t, b.s_t))
-    returns = retrace(target_q, pi_t, 0.95, b.r_t + 0.3 * b.intrinsic_r_t)
-    return jnp.mean((stop(rescale(returns)) - pick(q_tm1, b.a_tm1)) ** 2 / 2)
+    """michaelnny/deep_rl_zoo@19e3844.
+
+    deep_rl_zoo/ngu/agent.py: _calc_retrace_loss, and nonlinear_bellman.py.
+    """
+
+    def retrace(b):
+        q_tm1, q_t = Q(p, b.s_tm1), Q(t, b.obs[1:])
+        mu = jnp.exp(pick(jax.nn.log_softmax(b.logits_tm1), b.a_tm1))
+        pi_t, q_t = jax.nn.softmax(q_t), undo(q_t)
+        r_t = b.r_t + 0.3 * b.intrinsic_r_t
+        exp_q_t, g = jnp.sum(pi_t * q_t, axis=-1), None
+        returns, n = [], len(b.r_t)
+        for k in reversed(range(n)):
+            value = exp_q_t[k]
+            if k < n - 1:
+                a = b.a_tm1[k + 1]
+                c_t = jnp.minimum(1.0, pi_t[k, a] / (mu[k + 1] + 1e-8)) * 0.95
+                value = exp_q_t[k] - c_t * q_t[k, a] + c_t * g
+            g = r_t[k] + GAMMA * (1 - b.dones[k]) * value
+            returns.append(g)
+        target_tm1 = stop(rescale(jnp.stack(returns[::-1])))
+        td_error = target_tm1 - pick(q_tm1, b.a_tm1)
+        return (jnp.sum(0.5 * td_error**2)[None],)
+
+    return jnp.sum(*pool(retrace, CURIOUS)) / B
 
 
 def plain_icm(p, t):
-    """pathak22/noreward-rl@3e220c2, src/model.py."""
-    x_tm1, x_t = features(p, ONE.s_tm1), features(p, ONE.s_t)
-    error = forward(p, x_tm1, ONE.a_tm1) - stop(x_t)
-    inverse_loss = -log_prob(inverse(p, x_tm1, x_t), ONE.a_tm1)
-    return jnp.mean(0.8 * inverse_loss + 0.2 * jnp.sum(error**2, axis=-1) / 2)
+    """pathak22/noreward-rl@3e220c2, src/model.py and src/a3c.py.
+
+    The number of features, 288, is M.
+    """
+    phi1, phi2 = features(p, ONE.s_tm1), features(p, ONE.s_t)
+    logits = inverse(p, phi1, phi2)
+    invloss = jnp.mean(-pick(jax.nn.log_softmax(logits), ONE.a_tm1))
+    forwardloss = 0.5 * jnp.mean((forward(p, phi1, ONE.a_tm1) - phi2) ** 2) * M
+    return invloss * (1 - 0.2) + forwardloss * 0.2
 
 
 def plain_bootstrapped_dqn(p, t):
     """google-deepmind/bsuite@effafc0, bsuite/baselines/jax/boot_dqn/agent.py.
 
-    With a torso, to which each head contributes 1/K of its gradient.
+    Without noise on rewards, and with a torso of all heads, to which each contributes
+    1/K of its gradient.
     """
-    x = features(p, ONE.s_tm1)
-    q = heads(p, x / K + stop(x - x / K))
-    v_t = jnp.max(heads(t, features(t, ONE.s_t)), axis=-1)
-    target = ONE.r_t[:, None] + ONE.discount_t[:, None] * v_t
-    errors = stop(target) - q[jnp.arange(B), :, ONE.a_tm1]
-    return jnp.mean(jnp.sum(MASKED.head_mask * errors**2, axis=-1))
+
+    def loss(k):
+        x = features(p, ONE.s_tm1)
+        q_tm1 = heads(p, x / K + stop(x - x / K))[:, k]
+        q_t = heads(t, features(t, ONE.s_t))[:, k]
+        target = stop(ONE.r_t + ONE.discount_t * jnp.max(q_t, axis=-1))
+        td_error = target - pick(q_tm1, ONE.a_tm1)
+        return jnp.mean(MASKED.head_mask[:, k] * td_error**2)
+
+    return sum(loss(k) for k in range(K))
 
 
 def plain_tdc(p, t, second=False):
+    """The paper's equations 8 to 10, as gradients of a loss: -δ∇v + γ(∇φ·w)∇v'."""
     v, v_t = NET.value(p, ONE.s_tm1), NET.value(p, ONE.s_t)
     h, rho = NET.correction(p, ONE.s_tm1), RATIOS.rho
-    error = stop(one_step(v_t) - v)
+    error = stop(ONE.r_t + ONE.discount_t * v_t - v)
     lead = stop(h) if second else error
     value_loss = -lead * v + ONE.discount_t * stop(h) * v_t
     return jnp.mean(rho * (value_loss + (error - h) ** 2 / 2))
@@ -127,11 +166,12 @@ CASES = {
         plain_ngu_embedding,
         params("features", "inverse"),
     ),
-    "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS),
+    "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS, cosine=0.928),
     "icm": Case(
         of(recipes.icm, NET, ONE),
         plain_icm,
         params("features", "forward", "inverse"),
+        cosine=0.994,
     ),
     "bootstrapped_dqn": Case(
         of(recipes.bootstrapped_dqn, NET, MASKED),

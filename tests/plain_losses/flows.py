@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from recipes import flows as recipes
 
-from plain_losses.common import ACTION, KEY, B, Case, D, F, normal, of, stop
+from plain_losses.common import ACTION, KEY, B, Case, D, F, normal, of, seed, stop
+
+seed(__name__)
+
 
 S, X_0 = ACTION.s_tm1, ACTION.a_tm1
 K = 3

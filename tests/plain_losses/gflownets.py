@@ -16,7 +16,11 @@ from plain_losses.common import (
     log_prob,
     normal,
     of,
+    seed,
 )
+
+seed(__name__)
+
 
 OBJECTS = Batch(
     s_tm1=normal(B, T, F),

@@ -16,8 +16,12 @@ from plain_losses.common import (
     mean_and_stddev,
     normal,
     of,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 K, SIZE = 2, 3
 GOALS = ACTION._replace(goal=normal(B, F), subgoal=normal(B, F), target=normal(B, F))

@@ -8,67 +8,101 @@ from recipes import imitation as recipes
 
 from plain_losses.common import (
     ACTION,
+    GAMMA,
     KEY,
     ONE,
     Q_PARAMS,
-    STREAM,
+    ROLLOUTS,
     A,
     B,
     Case,
     D,
     F,
     Q,
-    both,
-    log_prob,
-    n_step,
+    T,
+    huber,
     normal,
     of,
     pick,
+    pool,
+    seed,
     stop,
 )
 
+seed(__name__)
+
+
 EXPERT = ACTION._replace(s_tm1=normal(B, F), a_tm1=jnp.tanh(normal(B, D)))
 IS_EXPERT = jnp.array([True, False, True, False])
-MIXED, MIXED_STREAM = (x._replace(is_expert=IS_EXPERT) for x in (ONE, STREAM))
+MIXED, MIXED_STREAM = (x._replace(is_expert=IS_EXPERT) for x in (ONE, ROLLOUTS))
+MIXED_STREAM.expert = jnp.broadcast_to(IS_EXPERT[:, None], (B, T))
 JUDGED, JUDGED_EXPERT = (
     ONE._replace(s_tm1=normal(B, F), log_prob=-jnp.exp(normal(B))) for _ in range(2)
 )
 
 
 def plain_bc(p, t):
-    return -jnp.mean(log_prob(Q(p, ONE.s_tm1), ONE.a_tm1))
+    """HumanCompatibleAI/imitation@e5ef188, src/imitation/algorithms/bc.py.
+
+    BehaviorCloningLossCalculator, with ent_weight and l2_weight 0.
+    """
+    neglogp = -jnp.mean(pick(jax.nn.log_softmax(Q(p, ONE.s_tm1)), ONE.a_tm1))
+    return neglogp
 
 
 def plain_dqfd(p, t):
-    b, (q, q_t) = STREAM, both(Q, p)
-    v_t = pick(Q(t, b.s_t), jnp.argmax(q_t, -1))
-    chosen = pick(q, b.a_tm1)
-    margin = 0.8 * (1 - jax.nn.one_hot(b.a_tm1, A))
-    loss = IS_EXPERT[:, None] * (jnp.max(q + margin, -1) - chosen)
-    for n in (1, 3):
-        target = n_step(b.r_t, b.discount_t, v_t, n)
-        loss = loss + (stop(target) - chosen) ** 2 / 2
-    return jnp.mean(loss)
+    """opendilab/DI-engine@d0b21d0.
+
+    ding/policy/dqfd.py, and ding/rl_utils/td.py: dqfd_nstep_td_error.
+    """
+
+    def losses(b):
+        q, next_q, target_q = Q(p, b.s_tm1), Q(p, b.obs), Q(t, b.obs)
+        q_s_a, terms = pick(q, b.a_tm1), []
+        for nstep in (1, 3):
+            targets = []
+            for k in range(len(b.r_t)):
+                end, factor, target = min(k + nstep, len(b.r_t)), 1.0, 0.0
+                for i in range(k, end):
+                    target += factor * b.r_t[i]
+                    factor *= GAMMA * (1 - b.dones[i])
+                next_action = jnp.argmax(next_q[end])
+                targets.append(target + factor * target_q[end, next_action])
+            terms.append((q_s_a - stop(jnp.stack(targets))) ** 2)
+        l = 0.8 * (1 - jax.nn.one_hot(b.a_tm1, A))
+        je = b.expert * (jnp.max(q + l, axis=1) - q_s_a)
+        return (sum(terms) + je,)
+
+    return jnp.mean(*pool(losses, MIXED_STREAM))
 
 
 def judge(w, s, a):
     return jnp.sum(jnp.tanh(jnp.concatenate([s, a], axis=-1) @ w), axis=-1)
 
 
-def two_classes(expert_logit, policy_logit):
-    d_expert, d_policy = jax.nn.sigmoid(expert_logit), jax.nn.sigmoid(policy_logit)
-    return -jnp.mean(jnp.log(d_expert) + jnp.log(1 - d_policy))
-
-
 def plain_gail(p, t):
-    """google-research/google-research@0c1bbe5, dac/gail.py."""
-    u = jax.random.uniform(KEY, (B, 1))
-    s = u * EXPERT.s_tm1 + (1 - u) * ACTION.s_tm1
-    a = u * EXPERT.a_tm1 + (1 - u) * ACTION.a_tm1
-    loss = two_classes(*(judge(p, x.s_tm1, x.a_tm1) for x in (EXPERT, ACTION)))
-    gradients = jax.grad(lambda s, a: jnp.sum(judge(p, s, a)), (0, 1))(s, a)
-    norms = jnp.sqrt(sum(jnp.sum(x**2, axis=-1) for x in gradients))
-    return loss + 10 * jnp.mean((norms - 1) ** 2)
+    """google-research/google-research@0c1bbe5, dac/gail.py.
+
+    With expert_weight 1.
+    """
+    alpha = jax.random.uniform(KEY, (B, 1))
+
+    def discriminator(x):
+        return judge(p, x[..., :F], x[..., F:])
+
+    def sigmoid_cross_entropy(labels, logits):
+        losses = -labels * jax.nn.log_sigmoid(logits)
+        return jnp.mean(losses - (1 - labels) * jax.nn.log_sigmoid(-logits))
+
+    inputs, expert_inputs = (
+        jnp.concatenate([x.s_tm1, x.a_tm1], axis=-1) for x in (ACTION, EXPERT)
+    )
+    inter = alpha * expert_inputs + (1 - alpha) * inputs
+    gan_loss = sigmoid_cross_entropy(1.0, discriminator(expert_inputs))
+    gan_loss += sigmoid_cross_entropy(0.0, discriminator(inputs))
+    grad = jax.vmap(jax.grad(discriminator))(inter)
+    norm = jnp.sqrt(jnp.sum(grad**2, axis=-1))
+    return gan_loss + 10.0 * jnp.mean((norm - 1) ** 2)
 
 
 def inverse(w, s):
@@ -86,17 +120,43 @@ def advantage(p, b):
 
 
 def plain_airl(p, t):
-    expert, policy = (
-        jnp.exp(f) / (jnp.exp(f) + jnp.exp(b.log_prob))
-        for f, b in ((advantage(p, b), b) for b in (JUDGED_EXPERT, JUDGED))
+    """justinjfu/inverse_rl@9609933, inverse_rl/models/airl_state.py.
+
+    Observations after an end are zeros, of which the network's value is 0.
+    """
+    obs, nobs, lprobs, ends = (
+        jnp.concatenate([x, y])
+        for x, y in zip(
+            *(
+                (b.s_tm1, b.s_t, b.log_prob, b.discount_t == 0)
+                for b in (JUDGED, JUDGED_EXPERT)
+            ),
+            strict=True,
+        )
     )
-    return -jnp.mean(jnp.log(expert) + jnp.log(1 - policy))
+    labels = jnp.repeat(jnp.array([0.0, 1.0]), B)
+    nobs = jnp.where(ends[:, None], 0.0, nobs)
+    (reward, fitted_value_fn), (_, fitted_value_fn_n) = (
+        inverse(p, obs),
+        inverse(p, nobs),
+    )
+    log_p_tau = reward + GAMMA * fitted_value_fn_n - fitted_value_fn
+    log_q_tau = lprobs
+    log_pq = jax.nn.logsumexp(jnp.stack([log_p_tau, log_q_tau]), axis=0)
+    cent = labels * (log_p_tau - log_pq) + (1 - labels) * (log_q_tau - log_pq)
+    return -jnp.mean(cent)
 
 
 def plain_sqil(p, t):
-    soft = jnp.log(jnp.sum(jnp.exp(Q(t, ONE.s_t)), axis=-1))
-    target = 1.0 * IS_EXPERT + ONE.discount_t * soft
-    return jnp.mean((stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)) ** 2 / 2)
+    """HumanCompatibleAI/imitation@e5ef188, src/imitation/algorithms/sqil.py.
+
+    With DQN of Stable-Baselines3.
+    """
+    rewards = jnp.where(IS_EXPERT, 1.0, 0.0)
+    next_q_values = jnp.max(Q(t, ONE.s_t), axis=1)
+    target_q_values = stop(rewards + ONE.discount_t * next_q_values)
+    current_q_values = pick(Q(p, ONE.s_tm1), ONE.a_tm1)
+    return jnp.mean(huber(current_q_values - target_q_values))
 
 
 AIRL_PARAMS = {"reward": normal(F, 1), "potential": normal(F, 1)}
@@ -112,6 +172,7 @@ CASES = {
         of(recipes.airl, AIRL, JUDGED, JUDGED_EXPERT),
         plain_airl,
         (AIRL_PARAMS, None),
+        factor=2.0,
     ),
-    "sqil": Case(of(recipes.sqil, Q, MIXED), plain_sqil, Q_PARAMS),
+    "sqil": Case(of(recipes.sqil, Q, MIXED), plain_sqil, Q_PARAMS, cosine=0.889),
 }

@@ -4,30 +4,33 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import language_updates as recipes
 
-from plain_losses.common import KEY, Case, T, normal, of, stop
+from plain_losses.common import KEY, Case, T, normal, of, pick, seed, stop
 from plain_losses.language import (
     ANSWERS,
-    GROUPS,
-    LAST,
     MASK,
     PROMPTS,
     TABLE,
     G,
     bigrams,
-    clip,
-    log_pi,
-    mean_of_tokens,
-    of_groups,
-    ratios,
-    total,
+    clipped,
+    coef_1,
+    grouped,
+    logps,
 )
+
+seed(__name__)
+
+
+GROUPS = grouped(ANSWERS.rewards)
 
 BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
 SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
 WEIGHTS = jnp.array([1.0, 0.5])
+COVARIANCES = {"minimum": 0.2, "maximum": 2.0, "epsilon": 0.2}
 # One answer with a ratio above the band, one below it, and others near 1.
 OFFSETS = jnp.array([0.05, -0.05, 0.0, 0.0, 0.0, 0.0])[:, None]
 SAMPLED = ANSWERS._replace(
@@ -35,78 +38,98 @@ SAMPLED = ANSWERS._replace(
 )
 
 
-COVARIANCES = {"minimum": 0.2, "maximum": 2.0, "epsilon": 0.2}
+def token_mean(loss):
+    return jnp.sum(loss * MASK) / jnp.sum(MASK)
 
 
 def plain_dppo(p, t):
-    """verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py."""
-    pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
-    leaves = jnp.where(GROUPS > 0, pi - mu > 0.1, mu - pi > 0.1)
-    weight = stop(jnp.where(leaves, 0, jnp.minimum(ratios(p), 3)))
-    return mean_of_tokens(-weight * GROUPS * log_pi(p))
+    """verl-project/verl@1dda039.
 
-
-def plain_prime_ipo(p, t):
-    """PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py."""
-    pi, mu = jnp.exp(log_pi(p)), jnp.exp(ANSWERS.old_log_prob)
-    keep, adv = jnp.abs(pi - mu) <= 0.1, of_groups(ANSWERS.rewards)
-    kl = log_ratios(p) ** 2
-    return mean_of_tokens(-jnp.where(keep, ratios(p), 0) * adv + 1e-3 * kl)
+    verl/trainer/ppo/core_algos.py: compute_policy_loss_dppo_tv.
+    """
+    log_prob, old_log_prob = logps(p), ANSWERS.old_log_prob
+    ratio = jnp.exp(jnp.clip(log_prob - old_log_prob, -20.0, 20.0))
+    truncated_ratio = stop(jnp.minimum(ratio, 3.0))
+    difference = jnp.exp(log_prob) - jnp.exp(old_log_prob)
+    valid = jnp.where(GROUPS > 0, difference <= 0.1, difference >= -0.1)
+    return token_mean(-GROUPS * truncated_ratio * log_prob * stop(valid))
 
 
 def plain_max_rl(p, t):
-    """tajwarfahim/maxrl@c0698eb, verl/trainer/ppo/core_algos.py."""
-    mean = jnp.mean(BINARY.rewards, axis=1, keepdims=True)
-    adv = (BINARY.rewards - mean) / mean
-    return mean_of_tokens(-adv.reshape(-1, 1) * log_pi(p))
+    """tajwarfahim/maxrl@c0698eb, on policy.
+
+    verl/trainer/ppo/core_algos.py: compute_maxrl_outcome_advantage.
+    """
+    scores = []
+    for row in BINARY.rewards:
+        mean = jnp.mean(row)
+        scores.append((row - mean) / (mean + 1e-6))
+    advantages = jnp.concatenate(scores)[:, None] * MASK
+    return token_mean(-advantages * logps(p))
 
 
 def plain_vespo(p, t):
     """FloyedShen/VESPO@aa1f304, recipe/vespo/code/core_algos.py, token-mean."""
-    w = stop(jnp.exp(total(jnp.log(ratios(p)))))[:, None]
-    k, rate = (jnp.where(GROUPS >= 0, *pair) for pair in ((2, 3), (3, 2)))
-    weight = w**k * jnp.exp(rate * (1 - w))
-    return mean_of_tokens(-weight * GROUPS * log_pi(p))
+    seq_log_ratio = jnp.sum((logps(p) - ANSWERS.old_log_prob) * MASK, axis=-1)
+    w_seq, seq_adv = stop(jnp.exp(jnp.clip(seq_log_ratio, -20.0, 20.0))), GROUPS[:, 0]
+    k, rate = (jnp.where(seq_adv >= 0, *pair) for pair in ((2.0, 3.0), (3.0, 2.0)))
+    log_phi = k * jnp.log(w_seq) + rate * (1 - w_seq)
+    return token_mean(-jnp.exp(log_phi)[:, None] * GROUPS * logps(p))
 
 
 def plain_otb(p, t):
     """verl-project/verl@1dda039: compute_optimal_token_baseline_advantage.
 
-    verl/trainer/ppo/core_algos.py, with handle_zero_tail.
+    verl/trainer/ppo/core_algos.py, with handle_zero_tail, on policy.
     """
-    probs = stop(jax.nn.softmax(p[ANSWERS.inputs]))
-    taken = stop(jnp.exp(log_pi(p)))
-    energy = jnp.where(MASK, 1 - 2 * taken + jnp.sum(probs**2, axis=-1), 0)
-    weights = jnp.where(MASK, jnp.cumsum(energy, axis=1), 0).reshape(PROMPTS, G, T)
-    rewards = ANSWERS.rewards[:, :, None]
-    sums = jnp.sum(weights, axis=1)
-    baseline = jnp.sum(weights * rewards, axis=1) / jnp.where(sums > 0, sums, 1)
-    lengths = jnp.sort(jnp.sum(MASK, axis=1).reshape(PROMPTS, G), axis=1)
-    tail = jnp.arange(T)[None] >= lengths[:, -2:-1]
-    adv = (rewards - jnp.where(tail, 0, baseline)[:, None]).reshape(-1, T)
-    return mean_of_tokens(-adv * log_pi(p))
+    sum_pi_squared = stop(jnp.sum(jax.nn.softmax(p[ANSWERS.inputs]) ** 2, axis=-1))
+    w_per_timestep = 1 - 2 * stop(jnp.exp(logps(p))) + sum_pi_squared
+    w_cumulative = jnp.cumsum(w_per_timestep * MASK, axis=-1)
+    returns = ANSWERS.rewards.reshape(-1, 1) * MASK
+    baselines = []
+    for first in range(0, PROMPTS * G, G):
+        group = slice(first, first + G)
+        w = w_cumulative[group] * MASK[group]
+        baseline = jnp.sum(returns[group] * w, axis=0) / (jnp.sum(w, axis=0) + 1e-8)
+        response_lengths = np.sum(np.asarray(MASK)[group], axis=-1)
+        for length in response_lengths:
+            second = np.sort(response_lengths)[-2]
+            alone = (length > second) & (np.arange(T) >= second)
+            baselines.append(jnp.where(alone, 0.0, baseline))
+    advantages = (returns - jnp.stack(baselines)) * MASK
+    return token_mean(-advantages * logps(p))
 
 
 def plain_dft(p, t):
     """yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py."""
-    return mean_of_tokens(-stop(jnp.exp(log_pi(p))) * log_pi(p))
+    probs = jax.nn.softmax(p[ANSWERS.inputs])
+    prob_coefficients = pick(probs, ANSWERS.tokens)
+    loss = -jnp.log(prob_coefficients) * stop(prob_coefficients) * MASK
+    return jnp.sum(loss) / jnp.sum(MASK)
 
 
 def plain_topr(p, t):
-    rewards = SIGNED.rewards.reshape(-1, 1)
-    whole = jnp.exp(total(jnp.log(ratios(p))))[:, None]
-    weight = stop(jnp.where(rewards > 0, 1, jnp.minimum(whole, 1)))
-    return jnp.mean(total(-weight * rewards * log_pi(p)))
+    """alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py.
+
+    _compute_topr_loss, with seq-mean-token-sum.
+    """
+    log_probs, advantages = logps(p), SIGNED.rewards.reshape(-1, 1)
+    ratio, positive = jnp.exp(log_probs - SIGNED.old_log_prob), advantages > 0
+    clipped_ratio = stop(jnp.clip(ratio, 0.0, 1.0))
+    positive_loss = -advantages * log_probs * positive
+    negative_loss = -clipped_ratio * advantages * log_probs * ~positive
+    return jnp.mean(jnp.sum((positive_loss + negative_loss) * MASK, axis=-1))
 
 
 def plain_dro(p, t):
-    adv = of_groups(ANSWERS.rewards)[:, 0]
-    log_ratio = total(jnp.log(ratios(p)))
-    return jnp.mean(-adv * total(log_pi(p)) + 0.1 * log_ratio**2 / 2)
+    """alibaba/ROLL@8eb27cc, roll/pipeline/rlvr/actor_pg_worker.py.
 
-
-def log_ratios(p):
-    return log_pi(p) - ANSWERS.old_log_prob
+    _compute_kimi15_loss, with seq-mean-token-sum.
+    """
+    advantages = grouped(ANSWERS.rewards, scale=False)
+    log_probs, old_log_probs, tau = logps(p), ANSWERS.old_log_prob, 0.1
+    loss = -advantages * log_probs + tau * 0.5 * (log_probs - old_log_probs) ** 2
+    return jnp.mean(jnp.sum(loss * MASK, axis=-1))
 
 
 def plain_kl_cov(p, t):
@@ -114,12 +137,61 @@ def plain_kl_cov(p, t):
 
     verl/trainer/ppo/core_algos.py, with 20 % of the tokens.
     """
-    x, count = log_pi(p), 20
-    mean_x, mean_adv = (jnp.sum(total(each)) / count for each in (x, GROUPS))
-    covariance = jnp.where(MASK, (x - mean_x) * (GROUPS - mean_adv), -jnp.inf)
-    lowest = jnp.sort(covariance.ravel())[-4]
-    kl = jnp.where(covariance >= lowest, jnp.abs(log_ratios(p)), 0)
-    return mean_of_tokens(-ratios(p) * GROUPS + kl)
+    log_prob, advantages = logps(p), jnp.broadcast_to(GROUPS, MASK.shape)
+    negative_approx_kl, k_percent = log_prob - ANSWERS.old_log_prob, 20
+    pg_losses = -advantages * jnp.exp(negative_approx_kl)
+    valid = np.flatnonzero(np.asarray(MASK))
+    all_valid_adv, all_valid_logp = (
+        stop(x).ravel()[valid] for x in (advantages, log_prob)
+    )
+    cov = (all_valid_adv - jnp.mean(all_valid_adv)) * (
+        all_valid_logp - jnp.mean(all_valid_logp)
+    )
+    k_percent_nums = max(1, int(len(valid) * k_percent / 100))
+    chosen = jax.lax.top_k(cov, k_percent_nums)[1]
+    is_large = jnp.zeros(MASK.size, bool).at[jnp.asarray(valid)[chosen]].set(True)
+    pg_losses_kl = pg_losses + 1 * jnp.abs(negative_approx_kl)
+    return token_mean(jnp.where(is_large.reshape(MASK.shape), pg_losses_kl, pg_losses))
+
+
+def plain_gdpo(p, t):
+    """verl-project/verl@1dda039: compute_gdpo_outcome_advantage.
+
+    verl/trainer/ppo/core_algos.py.
+    """
+    new_advantage = sum(
+        weight * grouped(scores) * MASK
+        for weight, scores in zip(WEIGHTS, SEVERAL.all_rewards, strict=True)
+    )
+    mean, n = token_mean(new_advantage), jnp.sum(MASK)
+    var = token_mean((new_advantage - mean) ** 2) * n / (n - 1)
+    advantages = (new_advantage - mean) * jax.lax.rsqrt(var + 1e-8) * MASK
+    return token_mean(clipped(coef_1(p), advantages))
+
+
+def plain_sequence_mask_tis(p, t):
+    """OpenRLHF/OpenRLHF@3c3be62, openrlhf/models/loss.py: "seq-mask-tis".
+
+    Where no weight of a token is above its bound.
+    """
+    loss = clipped(coef_1(p), GROUPS)
+    rollout_log_ratio = SAMPLED.old_log_prob - SAMPLED.sampler_log_prob
+    seq_log_ratio = jnp.sum(rollout_log_ratio * MASK, axis=-1) / jnp.sum(MASK, axis=-1)
+    seq_is = jnp.exp(seq_log_ratio)
+    seq_mask = (seq_is >= 0.99) & (seq_is <= 1.01)
+    vllm_is = jnp.exp(rollout_log_ratio)
+    return token_mean(seq_mask[:, None] * vllm_is * loss)
+
+
+def plain_prime_ipo(p, t):
+    """PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py."""
+    log_ratio, advantages = (
+        logps(p) - ANSWERS.old_log_prob,
+        grouped(ANSWERS.rewards, scale=False),
+    )
+    keep = jnp.abs(jnp.exp(logps(p)) - jnp.exp(ANSWERS.old_log_prob)) <= 0.1
+    losses = -jnp.where(keep, jnp.exp(log_ratio), 0) * advantages
+    return token_mean(losses + 1e-3 * log_ratio**2)
 
 
 def plain_clip_cov(p, t):
@@ -127,11 +199,11 @@ def plain_clip_cov(p, t):
 
     verl/trainer/ppo/core_algos.py, where all tokens within the bounds are chosen.
     """
-    x = log_pi(p)
-    mean_x, mean_adv = (jnp.sum(total(each)) / 20 for each in (x, GROUPS))
-    covariance = (x - mean_x) * (GROUPS - mean_adv)
-    keep = (covariance < 0.2) | (covariance > 2.0)
-    return mean_of_tokens(jnp.where(keep, clip(ratios(p), GROUPS, 0.2, 0.2), 0))
+    log_prob = logps(p)
+    mean_log_prob, mean_adv = (token_mean(x) for x in (log_prob, GROUPS))
+    cov = (GROUPS - mean_adv) * (log_prob - mean_log_prob)
+    corr = stop(jnp.where((cov >= 0.2) & (cov <= 2.0), 0.0, 1.0))
+    return token_mean(clipped(coef_1(p), GROUPS) * corr)
 
 
 def plain_pass_at_k(p, t):
@@ -143,48 +215,28 @@ def plain_pass_at_k(p, t):
         shaped.append([sum(best[s] for s in sets if i in s) for i in range(G)])
     shaped = G * jnp.array(shaped) / len(sets)
     others = (jnp.sum(shaped, axis=1, keepdims=True) - shaped) / (G - 1)
-    return jnp.mean(total(-of_groups(shaped, others) * log_pi(p)))
+    advantages = (shaped - others).reshape(-1, 1)
+    return jnp.mean(jnp.sum(-advantages * logps(p) * MASK, axis=-1))
 
 
-def plain_gdpo(p, t):
-    """verl-project/verl@1dda039: compute_gdpo_outcome_advantage.
-
-    verl/trainer/ppo/core_algos.py; groups divide by their number, not that minus 1.
-    """
-    each = [of_groups(x, std=True)[:, 0] for x in SEVERAL.all_rewards]
-    adv = WEIGHTS[0] * each[0] + WEIGHTS[1] * each[1]
-    adv = jnp.broadcast_to(adv[:, None], MASK.shape)
-    adv = (adv - jnp.mean(adv, where=MASK)) / jnp.std(adv, where=MASK, ddof=1)
-    return mean_of_tokens(clip(ratios(p), adv, 0.2, 0.2))
-
-
-def plain_sequence_mask_tis(p, t):
-    """OpenRLHF/OpenRLHF@3c3be62, openrlhf/models/loss.py: seq-mask-tis, truncated."""
-    log_ratio = SAMPLED.old_log_prob - SAMPLED.sampler_log_prob
-    mean = jnp.exp(total(log_ratio) / LAST)[:, None]
-    near = (mean >= 0.99) & (mean <= 1.01)
-    weight = jnp.where(near, jnp.minimum(jnp.exp(log_ratio), 2), 0)
-    return mean_of_tokens(weight * clip(ratios(p), GROUPS, 0.2, 0.2))
-
-
-def case(name, batch=ANSWERS, *args, factor=1.0, **settings):
+def case(name, batch=ANSWERS, *args, factor=1.0, cosine=None, **settings):
     recipe, plain = getattr(recipes, name), globals()[f"plain_{name}"]
     loss = of(recipe, bigrams, batch, *args, **settings)
-    return Case(loss, plain, TABLE, factor=factor)
+    return Case(loss, plain, TABLE, factor=factor, cosine=cosine)
 
 
 CASES = {
     "dppo": case("dppo", bound=0.1, max_ratio=3.0),
-    "prime_ipo": case("prime_ipo", bound=0.1),
     "max_rl": case("max_rl", BINARY),
     "vespo": case("vespo"),
     "otb": case("otb"),
     "dft": case("dft"),
-    "topr": case("topr", SIGNED),
-    "dro": case("dro"),
+    "topr": case("topr", SIGNED, cosine=0.909),
+    "dro": case("dro", cosine=0.996),
     "kl_cov": case("kl_cov", fraction=0.2),
+    "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
+    "prime_ipo": case("prime_ipo", bound=0.1),
     "clip_cov": case("clip_cov", key=KEY, fraction=1.0, **COVARIANCES),
     "pass_at_k": case("pass_at_k", k=2),
-    "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
     "sequence_mask_tis": case("sequence_mask_tis", SAMPLED),
 }

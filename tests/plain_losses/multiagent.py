@@ -20,8 +20,12 @@ from plain_losses.common import (
     of,
     one_step,
     pick,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 N, H = 3, 2
 MASK = np.array([True, False, True, True])

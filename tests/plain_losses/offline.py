@@ -2,14 +2,16 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import offline as recipes
 
 from plain_losses.common import (
     ACTION,
+    GAMMA,
     KEY,
     ONE,
     Q_PARAMS,
-    STREAM,
+    ROLLOUTS,
     TWO_Q_PARAMS,
     A,
     B,
@@ -19,23 +21,22 @@ from plain_losses.common import (
     Q,
     T,
     actor_critic,
-    backward,
-    both,
-    draw,
-    huber,
-    log_prob,
     mean_and_stddev,
     normal,
     of,
-    one_step,
     pick,
     policy_and_q,
-    squares,
+    pool,
+    seed,
     stop,
 )
+from plain_losses.continuous import actions_and_log_probs as sample
+
+seed(__name__)
+
 
 DATA = ACTION._replace(returns=normal(B), a_t=jnp.tanh(normal(B, D)))
-DATA_STREAM = STREAM._replace(a_tm1=jnp.tanh(normal(B, T, D)))
+DATA_STREAM = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
 S, A_TM1 = DATA.s_tm1, DATA.a_tm1
 SAC, SAC_PARAMS = actor_critic(3)
 NET = SAC._replace(value=lambda w, s: (s @ w)[..., 0])
@@ -43,196 +44,262 @@ NET_PARAMS = tuple(p._replace(value=normal(F, 1)) for p in SAC_PARAMS)
 TD3, TD3_PARAMS = actor_critic(2, gaussian=False)
 
 
-def density(w, s, a):
+MASKS = (DATA.discount_t > 0).astype(jnp.float32)  # 1 where the episode goes on.
+
+
+def log_probs(w, s, a):
+    """Return log-probabilities of actions of a Gaussian through a tanh."""
     mu, sigma = mean_and_stddev(w, s)
-    log_normal = -(((jnp.arctanh(a) - mu) / sigma) ** 2) / 2 - jnp.log(sigma)
-    log_normal = log_normal - jnp.log(2 * jnp.pi) / 2
-    return jnp.sum(log_normal - jnp.log(1 - a**2), axis=-1)
+    x = 0.5 * (jnp.log1p(a) - jnp.log1p(-a))
+    normal = (
+        -((x - mu) ** 2) / (2 * sigma**2) - jnp.log(sigma) - jnp.log(2 * jnp.pi) / 2
+    )
+    return jnp.sum(normal - jnp.log(1 - a**2), axis=-1)
 
 
-def min_q(p, s, a):
-    return stop(jnp.min(NET.critic(p.critic, s, a), axis=-1))
+def critics(w, s, a):
+    """Return the values of each critic, [N, B]."""
+    return jnp.moveaxis(NET.critic(w, s, a), -1, 0)
 
 
-def value(p):
-    return NET.value(p.value, S)
-
-
-def weighted(weights, p):
-    return -jnp.mean(stop(weights) * density(p.actor, S, A_TM1))
+def lowest(w, s, a):
+    """Return the minimum of the critics."""
+    return jnp.min(critics(w, s, a), axis=0)
 
 
 def plain_iql_value(p, t):
-    """ikostrikov/implicit_q_learning@09d7002, critic.py."""
-    u = min_q(t, S, A_TM1) - value(p)
-    return jnp.mean(jnp.where(u > 0, 0.7, 0.3) * u**2)
+    """ikostrikov/implicit_q_learning@09d7002, critic.py: update_v."""
+    q, v = lowest(t.critic, S, A_TM1), NET.value(p.value, S)
+    diff = q - v
+    weight = jnp.where(diff > 0, 0.7, 1 - 0.7)
+    return jnp.mean(weight * diff**2)
 
 
 def plain_iql_critic(p, t):
-    """ikostrikov/implicit_q_learning@09d7002, critic.py."""
-    target = one_step(NET.value(p.value, DATA.s_t), DATA)
-    return squares(NET.critic(p.critic, S, A_TM1), target)
+    """ikostrikov/implicit_q_learning@09d7002, critic.py: update_q."""
+    next_v = stop(NET.value(p.value, DATA.s_t))
+    target_q = DATA.r_t + GAMMA * MASKS * next_v
+    return sum(jnp.mean((q - target_q) ** 2) for q in critics(p.critic, S, A_TM1))
 
 
 def plain_iql_actor(p, t):
-    """ikostrikov/implicit_q_learning@09d7002, actor.py."""
-    adv = min_q(t, S, A_TM1) - value(p)
-    return weighted(jnp.minimum(jnp.exp(3 * adv), 100), p)
+    """ikostrikov/implicit_q_learning@09d7002, actor.py: update."""
+    v, q = NET.value(stop(p.value), S), lowest(t.critic, S, A_TM1)
+    exp_a = jnp.minimum(jnp.exp((q - v) * 3.0), 100.0)
+    return -jnp.mean(exp_a * log_probs(p.actor, S, A_TM1))
 
 
 def plain_xql_value(p, t):
-    """Div99/XQL@dff09af, offline/critic.py."""
-    z = jnp.minimum((min_q(t, S, A_TM1) - value(p)) / 2, 7)
-    largest = stop(jnp.maximum(jnp.max(z), -1))
-    scaled = jnp.exp(z - largest) - z * jnp.exp(-largest) - jnp.exp(-largest)
-    return jnp.mean(scaled)
+    """Div99/XQL@dff09af, offline/critic.py: gumbel_rescale_loss, with max_clip 7."""
+    z = jnp.minimum((lowest(t.critic, S, A_TM1) - NET.value(p.value, S)) / 2, 7)
+    max_z = jnp.max(z, axis=0)
+    max_z = stop(jnp.where(max_z < -1.0, -1.0, max_z))
+    return jnp.mean(jnp.exp(z - max_z) - z * jnp.exp(-max_z) - jnp.exp(-max_z))
 
 
 def plain_sql_value(p, t):
     """ryanxhr/IVR@58edd26, critic.py: update_v, "SQL", with alpha 1."""
-    v = value(p)
-    w = (min_q(t, S, A_TM1) - v) / 2 + 1
-    return jnp.mean(jnp.where(w > 0, w**2, 0) + v)
+    q, v, alpha = lowest(t.critic, S, A_TM1), NET.value(p.value, S), 1.0
+    sp_term = (q - v) / (2 * alpha) + 1.0
+    sp_weight = jnp.where(sp_term > 0, 1.0, 0.0)
+    return jnp.mean(sp_weight * sp_term**2 + v / alpha)
 
 
 def plain_sql_actor(p, t):
     """ryanxhr/IVR@58edd26, actor.py: update_actor, "SQL"."""
-    return weighted(jnp.clip(min_q(t, S, A_TM1) - value(p), 0, 100), p)
+    weight = lowest(t.critic, S, A_TM1) - NET.value(stop(p.value), S)
+    weight = jnp.clip(jnp.maximum(weight, 0), 0, 100.0)
+    return -jnp.mean(weight * log_probs(p.actor, S, A_TM1))
 
 
 def plain_awr(p, t):
-    """xbpeng/awr@831442f, learning/awr_agent.py."""
-    b, (v_tm1, v_t) = DATA_STREAM, both(NET.value, p.value)
-    adv = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v_tm1
-    standard = (adv - jnp.mean(adv)) / jnp.std(adv)
-    weights = stop(jnp.minimum(jnp.exp(standard), 20))
-    log_pi = density(p.actor, b.s_tm1, b.a_tm1)
-    return jnp.mean(-weights * log_pi + adv**2 / 2)
+    """xbpeng/awr@831442f, learning/awr_agent.py, and util/rl_util.py of its returns.
+
+    Without the penalty of means beyond the bounds, and with values that are not scaled.
+    """
+
+    def returns(b):
+        vals, path = NET.value(p.value, b.obs), [0.0] * len(b.r_t)
+        for k in reversed(range(len(b.r_t))):
+            last = k == len(b.r_t) - 1
+            val_t, path_t = vals[k + 1], vals[k + 1] if last else path[k + 1]
+            mixed = (1 - 0.95) * val_t + 0.95 * path_t
+            path[k] = b.r_t[k] + GAMMA * (1 - b.dones[k]) * mixed
+        return vals[:-1], stop(jnp.stack(path)), log_probs(p.actor, b.s_tm1, b.a_tm1)
+
+    vals, new_vals, a_logp = pool(returns, DATA_STREAM)
+    adv = stop(new_vals - vals)
+    norm_adv = (adv - jnp.mean(adv)) / (jnp.std(adv) + 1e-5)
+    adv_weights = jnp.minimum(jnp.exp(norm_adv / 1.0), 20)
+    critic_loss = 0.5 * jnp.mean((new_vals - vals) ** 2)
+    return critic_loss - jnp.mean(adv_weights * a_logp)
+
+
+def backup(p, t, key=KEY, alpha=0.0):
+    """Return the target of soft Q-learning, as rlkit's trainers."""
+    new_next_actions, new_log_pi = sample(p.actor, DATA.s_t, key)
+    target_q_values = lowest(t.critic, DATA.s_t, new_next_actions) - alpha * new_log_pi
+    return stop(DATA.r_t + MASKS * GAMMA * target_q_values)
 
 
 def plain_awac_critic(p, t):
-    """rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py."""
-    a_t, _ = draw(p.actor, DATA.s_t)
-    target = one_step(min_q(t, DATA.s_t, a_t), DATA)
-    return squares(NET.critic(p.critic, S, A_TM1), target)
+    """rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py, with alpha 0."""
+    qs_pred = critics(p.critic, S, A_TM1)
+    return sum(jnp.mean((q_pred - backup(p, t)) ** 2) for q_pred in qs_pred)
 
 
 def plain_awac_actor(p, t):
     """rail-berkeley/rlkit@ac45a9d, rlkit/torch/sac/awac_trainer.py.
 
-    A softmax over the batch, times its size: another length, the same direction.
+    With alpha 0, beta 1 and awr_min_q, and a softmax over the batch.
     """
-    a, _ = draw(p.actor, S)
-    adv = min_q(p, S, A_TM1) - min_q(p, S, a)
-    return weighted(B * jax.nn.softmax(adv), p)
+    new_obs_actions, _ = sample(p.actor, S)
+    v_pi, q_adv = (lowest(p.critic, S, a) for a in (new_obs_actions, A_TM1))
+    weights = stop(jax.nn.softmax((q_adv - v_pi) / 1.0, axis=0))
+    return jnp.mean(-log_probs(p.actor, S, A_TM1) * len(weights) * weights)
 
 
 def plain_crr_actor(p, t):
-    """google-deepmind/acme@770bc75, acme/agents/jax/crr/losses.py."""
-    samples = [draw(p.actor, S, key)[0] for key in jax.random.split(KEY, 4)]
-    baseline = sum(min_q(p, S, a) for a in samples) / 4
-    return weighted(jnp.exp(min_q(p, S, A_TM1) - baseline), p)
+    """google-deepmind/acme@770bc75.
+
+    acme/agents/jax/crr/losses.py: policy_loss_coeff_advantage_exp, and
+    acme/agents/jax/crr/learning.py: policy_loss.
+    """
+    actions = [sample(p.actor, S, key)[0] for key in jax.random.split(KEY, 4)]
+    q_actions = jnp.stack([lowest(p.critic, S, a) for a in actions])
+    advantage = lowest(p.critic, S, A_TM1) - jnp.mean(q_actions, axis=0)
+    coeff = stop(jnp.minimum(jnp.exp(advantage / 1.0), 20.0))
+    return -jnp.mean(log_probs(p.actor, S, A_TM1) * coeff)
 
 
-def gap(p, key, bound=-jnp.inf):
-    keys = jax.random.split(key, (3, 2))
-    bound = jnp.broadcast_to(bound, B)[:, None]
-    q = []
-    for key, s in zip(keys[:2].reshape(-1), (S, S, DATA.s_t, DATA.s_t), strict=True):
-        a, log_pi = draw(stop(p.actor), s, key)
-        q.append(jnp.maximum(NET.critic(p.critic, S, a), bound) - log_pi[:, None])
-    uniform = jax.random.uniform(keys[2, 0], (2, B, D), minval=-1.0, maxval=1.0)
-    q += [NET.critic(p.critic, S, a) + D * jnp.log(2) for a in uniform]
-    gaps = jax.nn.logsumexp(jnp.stack(q), axis=0) - NET.critic(p.critic, S, A_TM1)
-    return jnp.mean(jnp.sum(gaps, axis=-1))
+def out_of_distribution(p, key, lower_bounds=None):
+    """Return the gaps of the critics, [N], as sac/cql.py with min_q_version 3."""
+    keys, actor = jax.random.split(key, (3, 2)), stop(p.actor)
+    shape = (2, B, D)
+    random_actions = jax.random.uniform(keys[2, 0], shape, minval=-1.0, maxval=1.0)
+    q_rand = [critics(p.critic, S, a) for a in random_actions]
+    q_policy, log_pis = [], []
+    for row, obs in zip(keys[:2], (S, DATA.s_t), strict=True):
+        for k in row:
+            actions, log_pi = sample(actor, obs, k)
+            q_policy.append(critics(p.critic, S, actions))
+            log_pis.append(log_pi)
+    if lower_bounds is not None:
+        q_policy = [jnp.maximum(q, lower_bounds) for q in q_policy]
+    random_density = np.log(0.5**D)
+    cat_q = [q - random_density for q in q_rand]
+    cat_q += [q - log_pi for q, log_pi in zip(q_policy, log_pis, strict=True)]
+    ood = jnp.log(sum(jnp.exp(q) for q in cat_q))
+    return jnp.mean(ood - critics(p.critic, S, A_TM1), axis=1)
 
 
-def plain_cql_critic(p, t, bound=-jnp.inf, weight=5.0):
-    """aviralkumar2907/CQL@d67dbe9, d4rl/rlkit/torch/sac/cql.py."""
+def plain_cql_critic(p, t, lower_bounds=None):
+    """aviralkumar2907/CQL@d67dbe9, d4rl/rlkit/torch/sac/cql.py.
+
+    With min_q_weight 5, min_q_version 3, num_random 2 and a deterministic backup.
+    """
     td_key, key = jax.random.split(KEY)
-    a_t, _ = draw(p.actor, DATA.s_t, td_key)
-    target = one_step(min_q(t, DATA.s_t, a_t), DATA)
-    td_loss = squares(NET.critic(p.critic, S, A_TM1), target)
-    return td_loss + weight * gap(p, key, bound)
+    q_target, qs_pred = backup(p, t, td_key), critics(p.critic, S, A_TM1)
+    qf_loss = sum(jnp.mean((q_pred - q_target) ** 2) for q_pred in qs_pred)
+    return qf_loss + 5.0 * jnp.sum(out_of_distribution(p, key, lower_bounds))
 
 
 def plain_cal_ql_critic(p, t):
-    """nakamotoo/Cal-QL@ac6eafe, JaxCQL/conservative_sac.py."""
+    """nakamotoo/Cal-QL@ac6eafe, JaxCQL/conservative_sac.py.
+
+    Without cql_max_target_backup and backup_entropy.
+    """
     return plain_cql_critic(p, t, DATA.returns)
 
 
 def plain_cql_temperature(p, t):
     """aviralkumar2907/CQL@d67dbe9: alpha_prime_loss, with min_q_weight 1.
 
-    d4rl/rlkit/torch/sac/cql.py
+    d4rl/rlkit/torch/sac/cql.py; of any number of critics.
     """
-    return -jnp.exp(p) * stop(gap(t, KEY) / 3 - 5)
+    alpha_prime = jnp.clip(jnp.exp(p), 0.0, 1000000.0)
+    min_qf_losses = alpha_prime * (stop(out_of_distribution(t, KEY)) - 5.0)
+    return jnp.mean(-min_qf_losses)
 
 
 def plain_discrete_cql(p, t):
-    best = jnp.argmax(Q(p, ONE.s_t), -1)
-    target = one_step(pick(Q(t, ONE.s_t), best))
-    q = Q(p, ONE.s_tm1)
-    loss = huber(stop(target) - pick(q, ONE.a_tm1))
-    gap = jax.nn.logsumexp(q, -1) - pick(q, ONE.a_tm1)
-    return jnp.mean(loss + 0.01 * gap)
+    """takuseno/d3rlpy@38c34b6.
+
+    d3rlpy/algos/qlearning/torch/cql_impl.py: DiscreteCQLImpl, and dqn_impl.py.
+    """
+    one_hot = jax.nn.one_hot(ONE.a_tm1, A)
+    values = Q(p, ONE.s_tm1)
+    action = jax.nn.one_hot(jnp.argmax(Q(p, ONE.s_t), axis=1), A)
+    q_tpn = jnp.sum(Q(t, ONE.s_t) * action, axis=1)
+    y = stop(ONE.r_t + ONE.discount_t * q_tpn)
+    diff = jnp.sum(values * one_hot, axis=1) - y
+    cond = jnp.abs(diff) < 1.0
+    td_loss = jnp.mean(jnp.where(cond, 0.5 * diff**2, jnp.abs(diff) - 0.5))
+    logsumexp = jnp.log(jnp.sum(jnp.exp(values), axis=1))
+    conservative_loss = jnp.mean(logsumexp - jnp.sum(values * one_hot, axis=1))
+    return td_loss + 0.01 * conservative_loss
 
 
 def plain_edac_critic(p, t):
-    """snu-mllab/EDAC@198d570, lifelong_rl/trainers/q_learning/sac.py."""
-    a_t, log_pi = draw(p.actor, DATA.s_t)
-    target = one_step(min_q(t, DATA.s_t, a_t) - 0.2 * log_pi, DATA)
-    loss = squares(NET.critic(p.critic, S, A_TM1), target)
-    g = [
-        jax.jacfwd(lambda a, i=i: NET.critic(p.critic, S, a)[:, i].sum())(A_TM1)
-        for i in range(3)
-    ]
-    u = [x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in g]
-    pairs = sum(jnp.sum(u[i] * u[j], -1) for i in range(3) for j in range(3) if i != j)
-    return loss + 2 * jnp.mean(pairs) / 2
-
-
-def distance(x, y):
-    return jnp.sum((x - y) ** 2, axis=-1)
+    """snu-mllab/EDAC@198d570, lifelong_rl/trainers/q_learning/sac.py, with eta 2."""
+    q_target, qs_pred = backup(p, t, alpha=0.2), critics(p.critic, S, A_TM1)
+    qfs_loss = jnp.sum(jnp.mean((qs_pred - q_target[None]) ** 2, axis=1))
+    grads = jnp.stack(
+        [
+            jax.grad(lambda a, i=i: jnp.sum(critics(p.critic, S, a)[i]))(A_TM1)
+            for i in range(3)
+        ]
+    )
+    norms = jnp.sqrt(jnp.sum(grads**2, axis=2, keepdims=True)) + 1e-10
+    grads = jnp.swapaxes(grads / norms, 0, 1)
+    products = jnp.einsum("bik,bjk->bij", grads, grads)
+    products = (1 - jnp.eye(3)) * products
+    return qfs_loss + 2.0 * jnp.mean(jnp.sum(products, axis=(1, 2))) / (3 - 1)
 
 
 def plain_td3_bc_actor(p, t):
     """sfujim/TD3_BC@8791ad7, TD3_BC.py."""
-    a = TD3.actor(p.actor, S)
-    q = TD3.critic(stop(p.critic), S, a)[:, 0]
-    weight = 2.5 / stop(jnp.mean(jnp.abs(q)))
-    return -weight * jnp.mean(q) + jnp.mean((a - A_TM1) ** 2)
+    pi = TD3.actor(p.actor, S)
+    q = TD3.critic(stop(p.critic), S, pi)[:, 0]
+    lmbda = 2.5 / stop(jnp.mean(jnp.abs(q)))
+    return -lmbda * jnp.mean(q) + jnp.mean((pi - A_TM1) ** 2)
 
 
 def plain_rebrac_critic(p, t):
-    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py."""
-    keys = jax.random.split(KEY, B)
-    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
-    noise = jnp.clip(0.2 * noise, -0.5, 0.5)
-    a_t = jnp.clip(TD3.actor(t.actor, DATA.s_t) + noise, -1, 1)
-    v_t = jnp.min(TD3.critic(t.critic, DATA.s_t, a_t), -1)
-    target = one_step(v_t - 0.01 * distance(a_t, DATA.a_t), DATA)
-    return squares(TD3.critic(p.critic, S, A_TM1), target)
+    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py: update_critic."""
+    noise = [jax.random.normal(key, (D,)) for key in jax.random.split(KEY, B)]
+    noise = jnp.clip(jnp.stack(noise) * 0.2, -0.5, 0.5)
+    next_actions = jnp.clip(TD3.actor(t.actor, DATA.s_t) + noise, -1, 1)
+    bc_penalty = jnp.sum((next_actions - DATA.a_t) ** 2, axis=-1)
+    next_q = jnp.min(TD3.critic(t.critic, DATA.s_t, next_actions), axis=1)
+    target_q = stop(DATA.r_t + MASKS * GAMMA * (next_q - 0.01 * bc_penalty))
+    q = TD3.critic(p.critic, S, A_TM1).T
+    return jnp.sum(jnp.mean((q - target_q[None]) ** 2, axis=1))
 
 
 def plain_rebrac_actor(p, t):
-    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py."""
-    a = TD3.actor(p.actor, S)
-    q = jnp.min(TD3.critic(stop(p.critic), S, a), -1)
-    return jnp.mean(-q / stop(jnp.mean(jnp.abs(q))) + 0.01 * distance(a, A_TM1))
+    """tinkoff-ai/ReBRAC@694385b, src/algorithms/rebrac.py: update_actor."""
+    actions = TD3.actor(p.actor, S)
+    bc_penalty = jnp.sum((actions - A_TM1) ** 2, axis=-1)
+    q_values = jnp.min(TD3.critic(stop(p.critic), S, actions), axis=1)
+    lmbda = stop(1 / jnp.mean(jnp.abs(q_values)))
+    return jnp.mean(0.01 * bc_penalty - lmbda * q_values)
 
 
 def plain_discrete_bcq(p, t):
     """sfujim/BCQ@4876f7e, discrete_BCQ/discrete_BCQ.py."""
-    q, logits = policy_and_q(p, ONE.s_tm1)
-    selector, logits_t = policy_and_q(p, ONE.s_t)
-    mu = jax.nn.softmax(logits_t)
-    legal = mu / jnp.max(mu, -1, keepdims=True) > 0.3
-    best = jnp.argmax(jnp.where(legal, selector, -jnp.inf), -1)
-    target = one_step(pick(policy_and_q(t, ONE.s_t)[0], best))
-    td_loss = huber(stop(target) - pick(q, ONE.a_tm1))
-    loss = td_loss - log_prob(logits, ONE.a_tm1)
-    return jnp.mean(loss) + 0.01 * jnp.mean(logits**2)
+    q, i = policy_and_q(p, ONE.s_t)
+    imt = jnp.exp(jax.nn.log_softmax(i, axis=1))
+    imt = (imt / jnp.max(imt, axis=1, keepdims=True) > 0.3).astype(jnp.float32)
+    next_action = jnp.argmax(imt * q + (1 - imt) * -1e8, axis=1)
+    q, _ = policy_and_q(t, ONE.s_t)
+    target_q = stop(ONE.r_t + ONE.discount_t * pick(q, next_action))
+    q, i = policy_and_q(p, ONE.s_tm1)
+    error = pick(q, ONE.a_tm1) - target_q
+    size = jnp.abs(error)
+    q_loss = jnp.mean(jnp.where(size < 1, 0.5 * error**2, size - 0.5))
+    i_loss = jnp.mean(-pick(jax.nn.log_softmax(i, axis=1), ONE.a_tm1))
+    return q_loss + i_loss + 1e-2 * jnp.mean(i**2)
 
 
 def transformer(w, returns, s, a):
@@ -240,12 +307,21 @@ def transformer(w, returns, s, a):
 
 
 def plain_decision_transformer(p, t):
-    """kzl/decision-transformer@e2d82e6, atari/mingpt/model_atari.py."""
-    b, returns = STREAM, [jnp.zeros(B)]
-    for k in reversed(range(T)):
-        returns.append(b.r_t[:, k] + jnp.sign(b.discount_t[:, k]) * returns[-1])
-    returns = jnp.stack(returns[:0:-1], axis=1)
-    return -jnp.mean(log_prob(transformer(p, returns, b.s_tm1, None), b.a_tm1))
+    """kzl/decision-transformer@e2d82e6, atari/mingpt/model_atari.py.
+
+    Its returns-to-go are those of atari/create_dataset.py.
+    """
+
+    def losses(b):
+        rtg, total = [], 0.0
+        for k in reversed(range(len(b.r_t))):
+            total = b.r_t[k] + (1 - b.dones[k]) * total
+            rtg.append(total)
+        logits = transformer(p, jnp.stack(rtg[::-1]), b.s_tm1, None)
+        return logits, b.a_tm1
+
+    logits, targets = pool(losses)
+    return -jnp.mean(pick(jax.nn.log_softmax(logits), targets))
 
 
 # A value far below those of the critics in the first state, so that it has a weight.
@@ -253,7 +329,7 @@ OPTIMISTIC = tuple(x._replace(value=-10 * S[:1].T) for x in NET_PARAMS)
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
 CASES = {
     "decision_transformer": Case(
-        of(recipes.decision_transformer, transformer, STREAM),
+        of(recipes.decision_transformer, transformer, ROLLOUTS),
         plain_decision_transformer,
         (normal(F + 1, A), None),
     ),

@@ -5,28 +5,31 @@ import jax.numpy as jnp
 from recipes import phases as recipes
 
 from plain_losses.common import (
+    IS_VALID,
     KEY,
     ONE,
     PAIR_PARAMS,
     Q_PARAMS,
-    STREAM,
+    ROLLOUTS,
     B,
     Case,
     D,
     F,
     Q,
     T,
-    cross_entropy,
+    huber,
     normal,
     of,
-    one_step,
     pick,
     policy_and_value,
+    seed,
     stop,
 )
 
+seed(__name__)
+
+
 ADV, TARGET = normal(B, T), normal(B, T)
-STANDARD = (ADV - jnp.mean(ADV)) / jnp.std(ADV)
 PARAMS = 0.3 * normal(F, 2 * D + 1), None
 
 
@@ -40,54 +43,78 @@ def density(mean, stddev, a):
     return -jnp.sum(z**2 / 2 + jnp.log(stddev) + jnp.log(2 * jnp.pi) / 2, axis=-1)
 
 
-ACTIONS = STREAM._replace(a_tm1=normal(B, T, D))
-OLD = density(*gaussian_and_value(PARAMS[0], STREAM.s_tm1)[:2], ACTIONS.a_tm1)
+ACTIONS = ROLLOUTS._replace(a_tm1=normal(B, T, D))
+OLD = density(*gaussian_and_value(PARAMS[0], ROLLOUTS.s_tm1)[:2], ACTIONS.a_tm1)
 ACTIONS = ACTIONS._replace(old_log_prob=OLD + 0.1 * normal(B, T))
 
 
 def plain_ppg_auxiliary(p, t):
-    """openai/phasic-policy-gradient@7295473, phasic_policy_gradient/ppg.py."""
-    logits, v = policy_and_value(p, STREAM.s_tm1)
-    log_p, log_q = map(jax.nn.log_softmax, (STREAM.logits_tm1, logits))
-    kl = jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
-    return jnp.mean((v - TARGET) ** 2 / 2 + kl)
+    """openai/phasic-policy-gradient@7295473, phasic_policy_gradient/ppg.py: aux_train.
+
+    Without the values of the other network.
+    """
+    logits, vpredaux = policy_and_value(p, ROLLOUTS.s_tm1[IS_VALID])
+    oldpd, pd = map(jax.nn.log_softmax, (ROLLOUTS.logits_tm1[IS_VALID], logits))
+    pol_distance = jnp.mean(jnp.sum(jnp.exp(oldpd) * (oldpd - pd), axis=-1))
+    vf_aux = 0.5 * jnp.mean((vpredaux - TARGET[IS_VALID]) ** 2)
+    return pol_distance + vf_aux
 
 
 def td_loss(p):
-    target = one_step(jnp.max(Q(Q_PARAMS[1], ONE.s_t), axis=-1))
-    return jnp.mean((stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)) ** 2) / 2
+    target = ONE.r_t + ONE.discount_t * jnp.max(Q(Q_PARAMS[1], ONE.s_t), axis=-1)
+    return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
 
 
 def plain_qdagger(p, t):
-    teacher = jax.nn.softmax(Q(t, ONE.s_tm1) / 0.5)
-    return td_loss(p) + 0.7 * jnp.mean(cross_entropy(teacher, Q(p, ONE.s_tm1) / 0.5))
+    """google-research/reincarnating_rl@e9df46e.
+
+    reincarnating_rl/qdagger_dqn_agent.py, and loss_helpers.py: distillation_loss. A
+    temperature of 0.5, and a coefficient times a decay of 0.7.
+    """
+    target_q_values, student_q_values = Q(t, ONE.s_tm1) / 0.5, Q(p, ONE.s_tm1) / 0.5
+    log_p, log_q = map(jax.nn.log_softmax, (target_q_values, student_q_values))
+    policy_loss = jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+    return td_loss(p) + 0.7 * jnp.mean(policy_loss)
 
 
-def ppo(mean, stddev, v):
-    ratio = jnp.exp(density(mean, stddev, ACTIONS.a_tm1) - ACTIONS.old_log_prob)
-    clipped = jnp.clip(ratio, 0.8, 1.2)
-    policy = -jnp.minimum(ratio * STANDARD, clipped * STANDARD)
-    return jnp.mean(policy + (v - TARGET) ** 2 / 4)
+def ppo(mean, stddev, newvalue):
+    """Return the loss of a batch, but for the deviation, which divides by its size."""
+    actions, old, returns, values, adv = (
+        x[IS_VALID]
+        for x in (ACTIONS.a_tm1, ACTIONS.old_log_prob, TARGET, ROLLOUTS.v_tm1, ADV)
+    )
+    ratio = jnp.exp(density(mean, stddev, actions) - old)
+    adv = (adv - jnp.mean(adv)) / (jnp.std(adv) + 1e-8)
+    pg_loss1, pg_loss2 = -adv * ratio, -adv * jnp.clip(ratio, 1 - 0.2, 1 + 0.2)
+    v_clipped = values + jnp.clip(newvalue - values, -0.2, 0.2)
+    losses = (newvalue - returns) ** 2, (v_clipped - returns) ** 2
+    v_loss = 0.5 * jnp.mean(jnp.maximum(*losses))
+    return jnp.mean(jnp.maximum(pg_loss1, pg_loss2)) + v_loss * 0.5
 
 
 def plain_gaussian_ppo(p, t):
-    return ppo(*gaussian_and_value(p, ACTIONS.s_tm1))
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_continuous_action.py."""
+    return ppo(*gaussian_and_value(p, ACTIONS.s_tm1[IS_VALID]))
 
 
 def plain_rpo(p, t):
-    mean, stddev, v = gaussian_and_value(p, ACTIONS.s_tm1)
-    noise = jax.random.uniform(KEY, mean.shape, minval=-0.5, maxval=0.5)
-    return ppo(mean + noise, stddev, v)
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/rpo_continuous_action.py."""
+    action_mean, action_std, v = gaussian_and_value(p, ACTIONS.s_tm1)
+    z = jax.random.uniform(KEY, action_mean.shape, minval=-0.5, maxval=0.5)
+    return ppo(*(x[IS_VALID] for x in (action_mean + z, action_std, v)))
 
 
 CASES = {
     "ppg_auxiliary": Case(
-        of(recipes.ppg_auxiliary, policy_and_value, STREAM, TARGET),
+        of(recipes.ppg_auxiliary, policy_and_value, ROLLOUTS, TARGET),
         plain_ppg_auxiliary,
         PAIR_PARAMS,
     ),
     "qdagger": Case(
-        of(recipes.qdagger, Q, ONE, td_loss, 0.7, 0.5), plain_qdagger, Q_PARAMS
+        of(recipes.qdagger, Q, ONE, td_loss, 0.7, 0.5),
+        plain_qdagger,
+        Q_PARAMS,
+        meaningless=True,
     ),
     "gaussian_ppo": Case(
         of(recipes.gaussian_ppo, gaussian_and_value, ACTIONS, ADV, TARGET),

@@ -19,8 +19,12 @@ from plain_losses.common import (
     mean_and_stddev,
     normal,
     of,
+    seed,
     stop,
 )
+
+seed(__name__)
+
 
 L, K = 3, 5
 CRITICS = 3
@@ -134,11 +138,21 @@ def plain_spr(p, t):
 
 
 def plain_sampled_muzero_policy(p, t):
+    """opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py: cross_entropy.
+
+    `a_samples` are its actions before the tanh.
+    """
     mu, sigma = mean_and_stddev(p, SEQUENCES.s[:, 0])
-    z = (SEQUENCES.a_samples - mu[None]) / sigma[None]
-    density = -(z**2) / 2 - jnp.log(sigma)[None] - jnp.log(2 * jnp.pi) / 2
-    weights = SEQUENCES.visits / jnp.sum(SEQUENCES.visits, axis=0)[None]
-    return -jnp.mean(jnp.sum(weights * jnp.sum(density, axis=-1), axis=0))
+    target_policy = SEQUENCES.visits / jnp.sum(SEQUENCES.visits, axis=0)
+    log_probs = []
+    for target_sampled_actions in jnp.tanh(SEQUENCES.a_samples):
+        y = 1 - target_sampled_actions**2
+        before_tanh = jnp.arctanh(jnp.clip(target_sampled_actions, -1 + 1e-6, 1 - 1e-6))
+        log_prob = -((before_tanh - mu) ** 2) / (2 * sigma**2) - jnp.log(sigma)
+        log_prob = jnp.sum(log_prob - jnp.log(2 * jnp.pi) / 2, axis=-1)
+        log_probs.append(log_prob - jnp.sum(jnp.log(y + 1e-6), axis=-1))
+    weights = jnp.exp(jnp.log(target_policy + 1e-6))
+    return jnp.mean(-jnp.sum(weights * jnp.stack(log_probs), axis=0))
 
 
 CASES = {
@@ -156,5 +170,6 @@ CASES = {
         of(recipes.sampled_muzero_policy, mean_and_stddev, SEQUENCES),
         plain_sampled_muzero_policy,
         (normal(F, 2 * D), None),
+        meaningless=True,
     ),
 }

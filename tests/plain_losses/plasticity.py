@@ -10,10 +10,13 @@ def loss(p):
     return jnp.mean(jnp.sin(Q(p, ONE.s_tm1)))
 
 
+def plain_l2_init(p, t):
+    """skumar9876/L2_Init@3f86d26, agents/agents.py: L2InitAgent, l2_weight 0.2."""
+    return loss(p) + 0.2 * 0.5 * jnp.sum((p - t) ** 2)
+
+
 CASES = {
     "l2_init": Case(
-        lambda p, t: recipes.l2_init(p, t, loss, 0.1),
-        lambda p, t: loss(p) + 0.1 * jnp.sum((p - t) ** 2),
-        Q_PARAMS,
+        lambda p, t: recipes.l2_init(p, t, loss, 0.1), plain_l2_init, Q_PARAMS
     ),
 }

@@ -2,16 +2,20 @@
 
 import jax
 import jax.numpy as jnp
+from jax import nn
+from jax.nn import log_softmax
 from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
+    GAMMA,
+    IS_VALID,
     MPO_A,
     MPO_A_PARAMS,
     ONE,
     PAIR_PARAMS,
     Q_PARAMS,
+    ROLLOUTS,
     SEARCH,
-    STREAM,
     TWO_Q,
     TWO_Q_PARAMS,
     VMPO_PARAMS,
@@ -23,12 +27,9 @@ from plain_losses.common import (
     M,
     Q,
     T,
-    backward,
-    both,
+    chained,
     cross_entropy,
-    kl_terms,
     linear,
-    log_prob,
     mean_entropy,
     normal,
     of,
@@ -36,107 +37,191 @@ from plain_losses.common import (
     pick,
     policy_and_q,
     policy_and_value,
+    pool,
     rescale,
-    retrace,
+    seed,
     squares,
     stop,
     two_hot,
 )
 
+seed(__name__)
+
 
 def plain_reinforce(p, t):
-    b, zeros = STREAM, jnp.zeros((B, T))
-    returns = backward(b.r_t, b.discount_t, zeros, 1.0, zeros[:, 0])
-    return -jnp.mean(log_prob(Q(p, b.s_tm1), b.a_tm1) * returns)
+    """The paper's equation: episodic REINFORCE, without a baseline."""
+
+    def losses(b):
+        log_prob, total, terms = log_softmax(Q(p, b.s_tm1)), 0.0, []
+        for k in reversed(range(len(b.r_t))):
+            total = b.r_t[k] + GAMMA * (1 - b.dones[k]) * total
+            terms.append(-total * log_prob[k, b.a_tm1[k]])
+        return (jnp.stack(terms),)
+
+    return jnp.mean(*pool(losses))
+
+
+def discount_with_dones(rewards, dones, gamma):
+    discounted, r = [], 0.0
+    for reward, done in zip(rewards[::-1], dones[::-1], strict=True):
+        r = reward + gamma * r * (1.0 - done)
+        discounted.append(r)
+    return jnp.stack(discounted[::-1])
 
 
 def plain_a2c(p, t):
-    """openai/baselines@ea25b9e, baselines/a2c/a2c.py."""
-    b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
-    errors = stop(backward(b.r_t, b.discount_t, v_t, 1.0, v_t[:, -1])) - v_tm1
-    loss = -stop(errors) * log_prob(logits, b.a_tm1) + errors**2 / 2
-    return jnp.mean(loss) - 0.01 * mean_entropy(logits)
+    """openai/baselines@ea25b9e, baselines/a2c/runner.py and baselines/a2c/a2c.py."""
+
+    def collect(b):
+        pi, values = policy_and_value(p, b.obs)
+        last, r, dones = values[-1:], b.r_t, b.dones
+        if dones[-1] == 0:
+            r, dones = jnp.append(r, last), jnp.append(dones, 0)
+        returns = discount_with_dones(r, dones, GAMMA)[: len(b.r_t)]
+        return pi[:-1], values[:-1], b.a_tm1, stop(returns)
+
+    pi, values, actions, returns = pool(collect)
+    adv = stop(returns - values)
+    neglogpac = -pick(log_softmax(pi), actions)
+    p0 = jax.nn.softmax(pi)
+    entropy = jnp.mean(jnp.sum(-p0 * jnp.log(p0), axis=1))
+    pg_loss, vf_loss = jnp.mean(adv * neglogpac), jnp.mean((values - returns) ** 2)
+    return pg_loss - entropy * 0.01 + vf_loss * 0.5
 
 
 def plain_impala(p, t):
     """google-deepmind/scalable_agent@6c0c8a7, experiment.py and vtrace.py."""
-    b, ((logits, v_tm1), (_, v_t)) = STREAM, both(policy_and_value, p)
-    log_pi = log_prob(logits, b.a_tm1)
-    rho = jnp.minimum(1, jnp.exp(log_pi - log_prob(b.logits_tm1, b.a_tm1)))
-    errors, advantages, last = [], [], jnp.zeros(B)
-    for k in reversed(range(T)):
-        target = b.r_t[:, k] + b.discount_t[:, k] * (v_t[:, k] + last)
-        advantages.append(rho[:, k] * (target - v_tm1[:, k]))
-        delta = b.r_t[:, k] + b.discount_t[:, k] * v_t[:, k] - v_tm1[:, k]
-        last = rho[:, k] * (delta + b.discount_t[:, k] * last)
-        errors.append(last)
-    errors, advantages = (stop(jnp.stack(x[::-1], 1)) for x in (errors, advantages))
-    value_loss = (errors + stop(v_tm1) - v_tm1) ** 2 / 2
-    loss = jnp.sum(-advantages * log_pi + 0.5 * value_loss)
-    return loss - 0.01 * mean_entropy(logits) * B * T
+
+    def losses(b):
+        logits, values = policy_and_value(p, b.obs)
+        logits, bootstrap = logits[:-1], stop(values[-1])
+        values, discounts = values[:-1], GAMMA * (1 - b.dones)
+        log_rhos = pick(log_softmax(logits), b.a_tm1)
+        log_rhos = stop(log_rhos - pick(log_softmax(b.logits_tm1), b.a_tm1))
+        rhos = jnp.minimum(1.0, jnp.exp(log_rhos))
+        fixed = stop(values)
+        values_t_plus_1 = jnp.append(fixed[1:], bootstrap)
+        deltas = rhos * (b.r_t + discounts * values_t_plus_1 - fixed)
+        acc, vs_minus_v_xs = 0.0, []
+        for k in reversed(range(len(deltas))):
+            acc = deltas[k] + discounts[k] * rhos[k] * acc
+            vs_minus_v_xs.append(acc)
+        vs = jnp.stack(vs_minus_v_xs[::-1]) + fixed
+        vs_t_plus_1 = jnp.append(vs[1:], bootstrap)
+        pg_advantages = rhos * (b.r_t + discounts * vs_t_plus_1 - fixed)
+        cross_entropy = -pick(log_softmax(logits), b.a_tm1)
+        policy = jax.nn.softmax(logits)
+        entropy = jnp.sum(-policy * log_softmax(logits), axis=-1)
+        total = jnp.sum(cross_entropy * pg_advantages)
+        total += 0.5 * 0.5 * jnp.sum((vs - values) ** 2)
+        return (total[None] - 0.01 * jnp.sum(entropy),)
+
+    return jnp.sum(*pool(losses))
 
 
 def plain_acer(p, t, c=1.5, delta=5.0):
     """openai/baselines@ea25b9e, baselines/acer/acer.py: grads, as those of a loss."""
-    b, eps, ((logits, q), (logits_t, q_t)) = STREAM, 1e-6, both(policy_and_q, p)
-    f, mu = jax.nn.softmax(logits), jax.nn.softmax(b.logits_tm1)
-    qret = stop(retrace(q_t, jax.nn.softmax(logits_t), 1.0))
-    v, rho = stop(jnp.sum(f * q, axis=-1)), f / (mu + eps)
+    eps, n = 1e-6, IS_VALID.sum()
+
+    def q_retrace(b):
+        logits, q = policy_and_q(p, b.obs)
+        pi, mu, rows = jax.nn.softmax(logits), jax.nn.softmax(b.logits_tm1), b.a_tm1
+        v, q_i = jnp.sum(pi * q, axis=-1), pick(q[:-1], rows)
+        rho_bar = jnp.minimum(1.0, pick(pi[:-1] / (mu + eps), rows))
+        qret, qrets = v[-1], []
+        for i in reversed(range(len(b.r_t))):
+            qret = b.r_t[i] + GAMMA * qret * (1.0 - b.dones[i])
+            qrets.append(qret)
+            qret = rho_bar[i] * (qret - q_i[i]) + v[i]
+        polyak = jax.nn.softmax(policy_and_q(t, b.s_tm1)[0])
+        return pi[:-1], polyak, q[:-1], mu, b.a_tm1, stop(jnp.stack(qrets[::-1]))
+
+    f, f_pol, q, mu, actions, qret = pool(q_retrace)
+    v, rho, pi = stop(jnp.sum(f * q, axis=-1)), stop(f / (mu + eps)), f
 
     def loss_policy(f):
-        logf, entropy = jnp.log(pick(f, b.a_tm1) + eps), -jnp.sum(f * jnp.log(f), -1)
-        gain = logf * stop((qret - v) * jnp.minimum(c, pick(rho, b.a_tm1)))
-        excess = stop((q - v[..., None]) * jnp.maximum(1 - c / (rho + eps), 0) * f)
-        gain = jnp.mean(gain) + jnp.mean(jnp.sum(jnp.log(f + eps) * excess, axis=-1))
-        return -gain - 0.01 * jnp.mean(entropy)
+        logf = jnp.log(pick(f, actions) + eps)
+        gain_f = logf * stop((qret - v) * jnp.minimum(c, pick(rho, actions)))
+        weights = stop((q - v[:, None]) * jax.nn.relu(1.0 - c / (rho + eps)) * f)
+        gain_bc = jnp.sum(jnp.log(f + eps) * weights, axis=1)
+        entropy = jnp.mean(-jnp.sum(f * jnp.log(f), axis=1))
+        return -jnp.mean(gain_f) - jnp.mean(gain_bc) - 0.01 * entropy
 
-    g = -jax.grad(loss_policy)(stop(f)) * B * T
-    k = -jax.nn.softmax(policy_and_q(t, b.s_tm1)[0]) / (stop(f) + eps)
-    excess = jnp.sum(k * g, axis=-1) - delta
-    adj = jnp.maximum(0, excess / (jnp.sum(k**2, axis=-1) + eps))
+    g = jax.grad(lambda f: -loss_policy(f) * n)(stop(f))
+    k = -f_pol / (stop(f) + eps)
+    k_dot_g, k_dot_k = jnp.sum(k * g, axis=-1), jnp.sum(k**2, axis=-1)
+    adj = jnp.maximum(0.0, (k_dot_g - delta) / (k_dot_k + eps))
     assert isinstance(adj, jax.core.Tracer) or 0 < jnp.mean(adj > 0) < 1
-    g = stop(g - adj[..., None] * k)
-    loss_q = jnp.mean((qret - pick(q, b.a_tm1)) ** 2 * 0.5)
-    return -jnp.sum(g / (B * T) * f) + 0.5 * loss_q
+    grads_f = stop(-(g - adj[:, None] * k) / n)
+    loss_q = jnp.mean((qret - pick(q, actions)) ** 2 * 0.5)
+    return jnp.sum(grads_f * pi) + 0.5 * loss_q
 
 
 def plain_coma(p, t):
-    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s_tm1)
-    pi_t, q_t = jax.nn.softmax(policy_and_q(p, b.s_t)[0]), policy_and_q(t, b.s_t)[1]
-    v_t = jnp.sum(pi_t * q_t, axis=-1)
-    returns = stop(backward(b.r_t, b.discount_t, v_t, 0.8, v_t[:, -1]))
-    adv = stop(pick(q, b.a_tm1) - jnp.sum(jax.nn.softmax(logits) * q, axis=-1))
-    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
-    return jnp.mean(-adv * log_prob(logits, b.a_tm1) + value_loss)
+    """oxwhirl/pymarl@c971afd, src/learners/coma_learner.py and src/utils/rl_utils.py.
+
+    The action in the last state of a stream, whose target value it takes, is 0.
+    """
+
+    def learn(b):
+        logits, q_vals = policy_and_q(p, b.s_tm1)
+        target_q = policy_and_q(t, b.obs)[1]
+        taken = pick(target_q, jnp.append(b.a_tm1, 0))
+        ret, targets = taken[-1], []
+        for k in reversed(range(len(b.r_t))):
+            ret = 0.8 * GAMMA * ret * (1 - b.dones[k])
+            ret += b.r_t[k] + (1 - 0.8) * GAMMA * taken[k + 1] * (1 - b.dones[k])
+            targets.append(ret)
+        return logits, q_vals, b.a_tm1, stop(jnp.stack(targets[::-1]))
+
+    logits, q_vals, actions, targets = pool(learn)
+    pi, q_taken = jax.nn.softmax(logits), pick(q_vals, actions)
+    advantages = stop(q_taken - jnp.sum(pi * q_vals, axis=-1))
+    coma_loss = -jnp.mean(advantages * jnp.log(pick(pi, actions)))
+    return coma_loss + jnp.mean((q_taken - targets) ** 2)
 
 
-def advantages(r_t, v_tm1, v_t):
-    target, last = [], jnp.zeros(B)
-    for k in reversed(range(T)):
-        discount_t = STREAM.discount_t[:, k]
-        delta = r_t[:, k] + discount_t * v_t[:, k] - v_tm1[:, k]
-        last = delta + 0.95 * discount_t * last
-        target.append(last + v_tm1[:, k])
-    target = jnp.stack(target[::-1], axis=1)
-    return target - v_tm1, target
+def advantages(b):
+    """Return GAE and returns of a piece, with λ 0.95, as baselines/ppo2/runner.py."""
+    advs, lastgaelam = [], 0.0
+    for t in reversed(range(len(b.r_t))):
+        nextnonterminal = 1.0 - b.dones[t]
+        delta = b.r_t[t] + GAMMA * b.values[t + 1] * nextnonterminal - b.values[t]
+        lastgaelam = delta + GAMMA * 0.95 * nextnonterminal * lastgaelam
+        advs.append(lastgaelam)
+    advs = jnp.stack(advs[::-1])
+    return advs, advs + b.values[:-1]
 
 
 def standard(x):
-    return (x - jnp.mean(x)) / jnp.std(x)
+    return (x - jnp.mean(x)) / (jnp.std(x) + 1e-8)
 
 
-def gae():
-    adv, target = advantages(STREAM.r_t, STREAM.v_tm1, STREAM.v_t)
-    return standard(adv), target
+def surrogate(ratio, adv, cliprange=0.2):
+    losses = -adv * ratio, -adv * jnp.clip(ratio, 1 - cliprange, 1 + cliprange)
+    return jnp.mean(jnp.maximum(*losses))
 
 
-def ratios(logits):
-    b = STREAM
-    return jnp.exp(log_prob(logits, b.a_tm1) - log_prob(b.logits_tm1, b.a_tm1))
+def on_policy(p, apply=policy_and_value, b=ROLLOUTS):
+    """Return outputs of valid steps, and log-probabilities, new and old, of actions."""
+    outputs = apply(p, b.s_tm1[IS_VALID])
+    log_probs = (
+        pick(log_softmax(x), b.a_tm1[IS_VALID])
+        for x in (outputs[0], b.logits_tm1[IS_VALID])
+    )
+    return *outputs, *log_probs
 
 
-def surrogate(ratio, adv):
-    return -jnp.minimum(ratio * adv, jnp.clip(ratio, 0.8, 1.2) * adv)
+def clipped_values(vpred, returns):
+    """Return the value loss of baselines/ppo2/model.py, with its ½."""
+    oldvpred = ROLLOUTS.v_tm1[IS_VALID]
+    vpredclipped = oldvpred + jnp.clip(vpred - oldvpred, -0.2, 0.2)
+    vf_losses = (vpred - returns) ** 2, (vpredclipped - returns) ** 2
+    return 0.5 * jnp.mean(jnp.maximum(*vf_losses))
+
+
+def entropy(logits):
+    return jnp.mean(-jnp.sum(jax.nn.softmax(logits) * log_softmax(logits), axis=-1))
 
 
 def plain_ppo(p, t):
@@ -144,42 +229,37 @@ def plain_ppo(p, t):
 
     baselines/ppo2/model.py and baselines/ppo2/runner.py.
     """
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
-    old_v = b.v_tm1
-    ratio = ratios(logits)
-    clipped = jnp.clip(v, old_v - 0.2, old_v + 0.2)
-    value_loss = jnp.maximum((v - target) ** 2, (clipped - target) ** 2) / 2
-    loss = jnp.mean(surrogate(ratio, adv) + 0.5 * value_loss)
-    return loss - 0.01 * mean_entropy(logits)
-
-
-def clipped_values(v, target):
-    near = STREAM.v_tm1 + jnp.clip(v - STREAM.v_tm1, -0.2, 0.2)
-    return 0.5 * jnp.maximum((v - target) ** 2, (near - target) ** 2)
+    (advs, returns), (logits, vpred, log_prob, old) = pool(advantages), on_policy(p)
+    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs))
+    return pg_loss - entropy(logits) * 0.01 + clipped_values(vpred, returns) * 0.5
 
 
 def plain_spo(p, t):
     """MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py."""
-    (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
-    ratio = ratios(logits)
-    policy_loss = -(ratio * adv - jnp.abs(adv) / 0.4 * (ratio - 1) ** 2)
-    loss = jnp.mean(policy_loss + 0.5 * clipped_values(v, target))
-    return loss - 0.01 * mean_entropy(logits)
+    (advs, returns), (logits, v, log_prob, old) = pool(advantages), on_policy(p)
+    ratios, advs = jnp.exp(log_prob - old), standard(advs)
+    penalty = jnp.abs(advs) * (ratios - 1) ** 2 / (2 * 0.2)
+    policy_loss = -jnp.mean(advs * ratios - penalty)
+    return policy_loss + clipped_values(v, returns) * 0.5 - entropy(logits) * 0.01
 
 
 def plain_discovered(p, t):
     """luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py."""
-    (logits, v), (adv, target) = policy_and_value(p, STREAM.s_tm1), gae()
-    ratio = ratios(logits)
-    x, y = (ratio - 1) * adv, jnp.log(ratio) * adv
-    drift = jnp.where(adv >= 0, x - 2 * jnp.tanh(x / 2), y - 0.6 * jnp.tanh(y / 0.6))
-    loss = -(ratio * adv - jnp.maximum(drift, 0)) + 0.5 * clipped_values(v, target)
-    return jnp.mean(loss)
+    (gae, targets), (_, value, log_prob, old) = pool(advantages), on_policy(p)
+    gae, log_diff, alpha, beta, relu = standard(gae), log_prob - old, 2, 0.6, nn.relu
+    r1 = jnp.exp(log_diff) - 1.0
+    drift1 = relu(r1 * gae - alpha * jnp.tanh(r1 * gae / alpha))
+    drift2 = relu(log_diff * gae - beta * jnp.tanh(log_diff * gae / beta))
+    drift = jnp.where(gae >= 0.0, drift1, drift2)
+    loss_actor = -jnp.mean(jnp.exp(log_diff) * gae - drift)
+    return loss_actor + 0.5 * clipped_values(value, targets)
 
 
-COSTS = STREAM._replace(
+COSTS = ROLLOUTS._replace(
     c_t=normal(B, T), cost_v_tm1=normal(B, T), cost_v_t=normal(B, T)
 )
+COSTS.cost_v_t = chained(COSTS.cost_v_tm1, COSTS.cost_v_t)
+COST_FIELDS = {"r_t": COSTS.c_t, "v_tm1": COSTS.cost_v_tm1, "v_t": COSTS.cost_v_t}
 
 
 def policy_and_two_values(w, s):
@@ -188,77 +268,129 @@ def policy_and_two_values(w, s):
 
 
 def plain_ppo_lagrangian(p, t):
-    b, (logits, v, cost_v) = COSTS, policy_and_two_values(p, COSTS.s_tm1)
-    adv, target = advantages(b.r_t, b.v_tm1, b.v_t)
-    cost_adv, cost_target = advantages(b.c_t, b.cost_v_tm1, b.cost_v_t)
-    adv = standard((adv - 2 * cost_adv) / 3)
-    value_loss = (v - target) ** 2 / 2 + (cost_v - cost_target) ** 2 / 2
-    return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
+    """PKU-Alignment/omnisafe@15603dd.
+
+    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py, with the advantages of
+    omnisafe/common/buffer/onpolicy_buffer.py: get, and both critics' losses by 1/4,
+    where each has an optimizer of its own.
+    """
+    (adv_r, target_r), (adv_c, target_c) = (
+        pool(advantages, COSTS._replace(**x)) for x in ({}, COST_FIELDS)
+    )
+    _, v, cost_v, logp, old = on_policy(p, policy_and_two_values, COSTS)
+    adv_r, adv_c = standard(adv_r), adv_c - jnp.mean(adv_c)
+    loss_pi = surrogate(jnp.exp(logp - old), (adv_r - 2.0 * adv_c) / (1 + 2.0))
+    loss_r, loss_c = jnp.mean((v - target_r) ** 2), jnp.mean((cost_v - target_c) ** 2)
+    return loss_pi + (loss_r + loss_c) / 4
+
+
+# A policy that has moved little, whose KL is below twice the target.
+NEAR = ROLLOUTS._replace(
+    logits_tm1=policy_and_value(PAIR_PARAMS[0], ROLLOUTS.s_tm1)[0]
+    + 0.05 * normal(B, T, A)
+)
 
 
 def plain_ppo_penalty(p, t):
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
-    log_pi, log_mu = jax.nn.log_softmax(logits), jax.nn.log_softmax(b.logits_tm1)
-    ratio = jnp.exp(pick(log_pi, b.a_tm1) - pick(log_mu, b.a_tm1))
-    kl = jnp.sum(jnp.exp(log_mu) * (log_mu - log_pi), axis=-1)
-    value_loss = (v - target) ** 2 / 2
-    return jnp.mean(-ratio * adv + 2.0 * kl + 0.5 * value_loss)
+    """joschu/modular_rl@6970cde, modular_rl/ppo.py: PpoSgdUpdater.
+
+    With the squared error of values, by 1/4.
+    """
+    (adv, target), (logits, v, log_prob, old) = pool(advantages), on_policy(p, b=NEAR)
+    prob, oldprob = jax.nn.softmax(logits), jax.nn.softmax(NEAR.logits_tm1[IS_VALID])
+    surr = -jnp.mean(jnp.exp(log_prob - old) * standard(adv))
+    kl = jnp.mean(jnp.sum(oldprob * (jnp.log(oldprob) - jnp.log(prob)), axis=1))
+    kl_cutoff = 0.01 * 2.0
+    beyond = 1000 * (kl > kl_cutoff) * (kl - kl_cutoff) ** 2
+    return surr + 2.0 * kl + beyond + jnp.mean((v - target) ** 2) / 4
 
 
 def plain_decoupled_ppo(p, t):
     """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py."""
-    b, (logits, v), (adv, target) = STREAM, policy_and_value(p, STREAM.s_tm1), gae()
-    log_pi = log_prob(logits, b.a_tm1)
-    proximal = stop(log_prob(policy_and_value(t, b.s_tm1)[0], b.a_tm1))
-    weight = jnp.exp(proximal - log_prob(b.logits_tm1, b.a_tm1))
-    policy_loss = weight * surrogate(jnp.exp(log_pi - proximal), adv)
-    return jnp.mean(policy_loss + (v - target) ** 2 / 2)
+    (adv, vtarg), (_, vpred, newlogp, logp) = pool(advantages), on_policy(p)
+    rec_logp, adv = stop(on_policy(t)[2]), standard(adv)
+    logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(100.0))
+    logratio = jnp.clip(newlogp - rec_logp, jnp.log(1.0 - 0.2), jnp.log(1.0 + 0.2))
+    pg_losses = -adv * jnp.exp(newlogp - logp_adj)
+    pg_losses2 = -adv * jnp.exp(logratio + rec_logp - logp_adj)
+    pg = jnp.mean(jnp.maximum(pg_losses, pg_losses2))
+    return pg + 0.5 * jnp.mean((vpred - vtarg) ** 2)
 
 
 def plain_categorical_mpo(p, t):
     """google-deepmind/acme@770bc75, acme/agents/jax/mpo/categorical_mpo.py."""
-    eta, alpha = jax.nn.softplus(p.duals)
-    s = STREAM.s_tm1
-    log_pi = jax.nn.log_softmax(Q(p.actor, s))
-    log_old = stop(jax.nn.log_softmax(Q(t.actor, s)))
-    tilted = log_old + stop(Q(t.critic, s)) / eta
-    weights = stop(jax.nn.softmax(tilted))
-    temperature = eta * (0.1 + jax.nn.logsumexp(tilted, axis=-1))
-    kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
-    policy_loss = -jnp.sum(weights * log_pi, axis=-1)
-    return jnp.mean(policy_loss + temperature + kl_terms(kl, alpha, 0.0025))
+    s = ROLLOUTS.s_tm1[IS_VALID]
+    temperature, alpha = jax.nn.softplus(p.duals) + 1e-8
+    logits, target_logits = Q(p.actor, s), stop(Q(t.actor, s))
+    tempered_q_values = stop(Q(t.critic, s)) / temperature
+    unnormalized = tempered_q_values + log_softmax(target_logits)
+    logits_e_step = log_softmax(unnormalized)
+    log_normalizer = unnormalized[:, 0] - logits_e_step[:, 0]
+    loss_temperature = temperature * (0.1 + jnp.mean(log_normalizer))
+    policy_e_step = stop(jnp.exp(logits_e_step))
+    loss_policy = -jnp.mean(jnp.sum(policy_e_step * log_softmax(logits), axis=-1))
+    log_ratio = log_softmax(target_logits) - log_softmax(logits)
+    mean_kl = jnp.mean(jnp.sum(jax.nn.softmax(target_logits) * log_ratio, axis=-1))
+    loss_kl, loss_alpha = stop(alpha) * mean_kl, alpha * (0.0025 - stop(mean_kl))
+    return loss_policy + loss_kl + loss_alpha + loss_temperature
 
 
 def plain_vmpo(p, t):
-    b, ((logits, v), (_, v_t)) = STREAM, both(policy_and_value, p.policy)
+    """kakaoenterprise/JORLDY@15a7536, jorldy/core/agent/vmpo.py: learn.
+
+    With both multipliers as softplus of a parameter.
+    """
+
+    def collect(b):
+        value = policy_and_value(p.policy, b.obs)[1]
+        next_value = jnp.append(value[1:-1], value[-1])
+        delta = b.r_t + (1 - b.dones) * GAMMA * next_value - value[:-1]
+        adv = [delta[-1]]
+        for k in reversed(range(len(delta) - 1)):
+            adv.append(delta[k] + (1 - b.dones[k]) * GAMMA * 0.95 * adv[-1])
+        adv = stop(jnp.stack(adv[::-1]))
+        return adv, adv + stop(value[:-1])
+
+    (adv, ret), (pi, value, log_prob, _) = pool(collect), on_policy(p.policy)
     eta, alpha = jax.nn.softplus(p.duals)
-    errors = stop(backward(b.r_t, b.discount_t, v_t, 0.95, v_t[:, -1])) - v
-    adv = stop(errors)
-    best = adv >= jnp.median(adv)
-    tilted = jnp.where(best, adv / eta, -jnp.inf)
-    temperature = eta * (0.01 + jax.nn.logsumexp(tilted) - jnp.log(B * T / 2))
-    weights = B * T * stop(jax.nn.softmax(tilted, axis=(0, 1)))
-    log_pi = jax.nn.log_softmax(logits)
-    log_old = stop(jax.nn.log_softmax(policy_and_value(t.policy, b.s_tm1)[0]))
-    kl = jnp.sum(jnp.exp(log_old) * (log_old - log_pi), axis=-1)
-    loss = -weights * pick(log_pi, b.a_tm1) + kl_terms(kl, alpha, 0.01)
-    return jnp.mean(loss + 0.5 * errors**2 / 2) + temperature
+    half = len(adv) // 2
+    _, idx_tophalf = jax.lax.top_k(adv, half)
+    exp_adv_eta = jnp.exp(adv[idx_tophalf] / eta)
+    psi = stop(exp_adv_eta / jnp.sum(exp_adv_eta))
+    critic_loss = jnp.mean((value - ret) ** 2)
+    eta_loss = eta * 0.01 + eta * jnp.log(jnp.mean(exp_adv_eta))
+    actor_loss = -jnp.sum(psi * log_prob[idx_tophalf])
+    log_pi, log_pi_old = log_softmax(pi), stop(log_softmax(on_policy(t.policy)[0]))
+    kld_pi = jnp.sum(jnp.exp(log_pi_old) * (log_pi_old - log_pi), axis=-1)
+    alpha_loss = jnp.mean(alpha * (0.01 - stop(kld_pi)) + stop(alpha) * kld_pi)
+    return critic_loss + actor_loss + eta_loss + alpha_loss
 
 
 def plain_muesli(p, t):
-    b, (logits, q) = STREAM, policy_and_q(p, STREAM.s_tm1)
-    (prior, target_q), (prior_t, q_t) = stop(both(policy_and_q, t))
-    pi = jax.nn.softmax(prior)
-    v = jnp.sum(pi * target_q, axis=-1)
-    log_mu = log_prob(b.logits_tm1, b.a_tm1)
-    returns = retrace(q_t, jax.nn.softmax(prior_t), 0.95)
-    adv, log_pi = (returns - v) / 2, log_prob(logits, b.a_tm1)
-    rho = stop(jnp.minimum(1, jnp.exp(log_pi - log_mu)))
-    cmpo = pi * jnp.exp(jnp.clip((target_q - v[..., None]) / 2, -1, 1))
-    cmpo = cmpo / jnp.sum(cmpo, axis=-1, keepdims=True)
-    value_loss = (returns - pick(q, b.a_tm1)) ** 2 / 2
-    loss = -rho * adv * log_pi + 0.25 * value_loss + cross_entropy(cmpo, logits)
-    return jnp.mean(loss)
+    """The paper's equations: 6, 10, 12 and 14, with Retrace for the values."""
+
+    def losses(b):
+        logits, q = policy_and_q(p, b.s_tm1)
+        prior, target_q = stop(policy_and_q(t, b.obs))
+        pi = jax.nn.softmax(prior)
+        v, q_i = jnp.sum(pi * target_q, axis=-1), pick(target_q[:-1], b.a_tm1)
+        log_mu, log_pi = (pick(log_softmax(x), b.a_tm1) for x in (b.logits_tm1, logits))
+        ratio = pick(pi[:-1], b.a_tm1) / jnp.exp(log_mu)
+        total, returns = v[-1], []
+        for k in reversed(range(len(b.r_t))):
+            returns.append(b.r_t[k] + GAMMA * (1 - b.dones[k]) * total)
+            c = 0.95 * jnp.minimum(1, ratio[k])
+            total = v[k] + c * (returns[-1] - q_i[k])
+        returns = jnp.stack(returns[::-1])
+        weights = stop(jnp.minimum(1, jnp.exp(log_pi - log_mu)))
+        pg = -weights * (returns - v[:-1]) / 2 * log_pi
+        adv = jnp.clip((target_q - v[:, None])[:-1] / 2, -1, 1)
+        cmpo = pi[:-1] * jnp.exp(adv)
+        cmpo = cmpo / jnp.sum(cmpo, axis=-1, keepdims=True)
+        distance = -jnp.sum(cmpo * log_softmax(logits), axis=-1)
+        return (pg + distance + 0.25 * (returns - pick(q, b.a_tm1)) ** 2 / 2,)
+
+    return jnp.mean(*pool(losses))
 
 
 def model(w, s, a):
@@ -330,24 +462,30 @@ TWO, TWO_PARAMS = linear(2, A)
 DISCRETE = ActorCritic(Q, TWO)
 DISCRETE_PARAMS = tuple(map(ActorCritic, Q_PARAMS, TWO_PARAMS))
 
-LEGAL = STREAM._replace(legal_tm1=normal(B, T, A) < 0.8)
-LEGAL.legal_tm1 = LEGAL.legal_tm1 | jax.nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
+LEGAL = ROLLOUTS._replace(legal_tm1=normal(B, T, A) < 0.8)
+LEGAL.legal_tm1 = LEGAL.legal_tm1 | nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
 
 
-def ppo_loss(logits, v):
-    """Return the loss of PPO of all streams."""
-    (adv, target), near = gae(), STREAM.v_tm1 + jnp.clip(v - STREAM.v_tm1, -0.2, 0.2)
-    value_loss = jnp.maximum((v - target) ** 2, (near - target) ** 2) / 2
-    return jnp.mean(surrogate(ratios(logits), adv) + 0.5 * value_loss)
+def ppo_of(logits, v):
+    """Return the loss of PPO of the logits and values of all steps."""
+    advs, returns = pool(advantages)
+    a, old = ROLLOUTS.a_tm1, ROLLOUTS.logits_tm1
+    log_prob, old = (pick(log_softmax(x), a)[IS_VALID] for x in (logits, old))
+    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs))
+    values = clipped_values(v[IS_VALID], returns) * 0.5
+    return pg_loss - entropy(logits[IS_VALID]) * 0.01 + values
 
 
 def plain_masked_ppo(p, t):
-    logits, v = policy_and_value(p, STREAM.s_tm1)
-    logits = jnp.where(LEGAL.legal_tm1, logits, -1e8)
-    return ppo_loss(logits, v) - 0.01 * mean_entropy(logits)
+    """Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd, of the logits.
+
+    sb3_contrib/common/maskable/distributions.py.
+    """
+    logits, v = policy_and_value(p, ROLLOUTS.s_tm1)
+    return ppo_of(jnp.where(LEGAL.legal_tm1, logits, -1e8), v)
 
 
-REMEMBERED = STREAM._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)
+REMEMBERED = ROLLOUTS._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)
 REMEMBERED.first = REMEMBERED.first.reshape(B, T)
 
 
@@ -372,10 +510,10 @@ def plain_recurrent_ppo(p, t):
     """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps."""
     b, state, states = REMEMBERED, REMEMBERED.state, []
     for k in range(T):
-        state = unit((1.0 - b.first[:, k, None]) * state, b.s_tm1[:, k])
+        s = jnp.where(IS_VALID[:, k, None], b.s_tm1[:, k], 0.0)
+        state = unit((1.0 - b.first[:, k, None]) * state, s)
         states.append(state)
-    logits, v = policy_and_value(p, jnp.stack(states, axis=1))
-    return ppo_loss(logits, v) - 0.01 * mean_entropy(logits)
+    return ppo_of(*policy_and_value(p, jnp.stack(states, axis=1)))
 
 
 CASES = {
@@ -387,24 +525,26 @@ CASES = {
         plain_recurrent_ppo,
         PAIR_PARAMS,
     ),
-    "reinforce": Case(of(recipes.reinforce, Q, STREAM), plain_reinforce, Q_PARAMS),
-    "a2c": Case(of(recipes.a2c, policy_and_value, STREAM), plain_a2c, PAIR_PARAMS),
+    "reinforce": Case(of(recipes.reinforce, Q, ROLLOUTS), plain_reinforce, Q_PARAMS),
+    "a2c": Case(of(recipes.a2c, policy_and_value, ROLLOUTS), plain_a2c, PAIR_PARAMS),
     "impala": Case(
-        of(recipes.impala, policy_and_value, STREAM),
+        of(recipes.impala, policy_and_value, ROLLOUTS),
         plain_impala,
         PAIR_PARAMS,
-        factor=1 / (B * T),
+        factor=1 / 18,
     ),
     "acer": Case(
-        of(recipes.acer, policy_and_q, STREAM, 1.5, max_change=5.0),
+        of(recipes.acer, policy_and_q, ROLLOUTS, 1.5, max_change=5.0),
         plain_acer,
         TWO_Q_PARAMS,
     ),
-    "coma": Case(of(recipes.coma, policy_and_q, STREAM), plain_coma, TWO_Q_PARAMS),
-    "ppo": Case(of(recipes.ppo, policy_and_value, STREAM), plain_ppo, PAIR_PARAMS),
-    "spo": Case(of(recipes.spo, policy_and_value, STREAM), plain_spo, PAIR_PARAMS),
+    "coma": Case(
+        of(recipes.coma, policy_and_q, ROLLOUTS), plain_coma, TWO_Q_PARAMS, cosine=0.967
+    ),
+    "ppo": Case(of(recipes.ppo, policy_and_value, ROLLOUTS), plain_ppo, PAIR_PARAMS),
+    "spo": Case(of(recipes.spo, policy_and_value, ROLLOUTS), plain_spo, PAIR_PARAMS),
     "discovered_policy_optimization": Case(
-        of(recipes.discovered_policy_optimization, policy_and_value, STREAM),
+        of(recipes.discovered_policy_optimization, policy_and_value, ROLLOUTS),
         plain_discovered,
         PAIR_PARAMS,
     ),
@@ -414,24 +554,28 @@ CASES = {
         TWO_Q_PARAMS,
     ),
     "ppo_penalty": Case(
-        of(recipes.ppo_penalty, policy_and_value, STREAM, 2.0),
+        of(recipes.ppo_penalty, policy_and_value, NEAR, 2.0),
         plain_ppo_penalty,
         PAIR_PARAMS,
     ),
     "decoupled_ppo": Case(
-        of(recipes.decoupled_ppo, policy_and_value, STREAM),
+        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS),
         plain_decoupled_ppo,
         PAIR_PARAMS,
     ),
     "categorical_mpo": Case(
-        of(recipes.categorical_mpo, MPO_A, STREAM),
+        of(recipes.categorical_mpo, MPO_A, ROLLOUTS),
         plain_categorical_mpo,
         MPO_A_PARAMS,
         "critic",
     ),
-    "vmpo": Case(of(recipes.vmpo, policy_and_value, STREAM), plain_vmpo, VMPO_PARAMS),
+    "vmpo": Case(
+        of(recipes.vmpo, policy_and_value, ROLLOUTS, value_cost=2.0),
+        plain_vmpo,
+        VMPO_PARAMS,
+    ),
     "muesli": Case(
-        of(recipes.muesli, policy_and_q, STREAM, 2.0), plain_muesli, TWO_Q_PARAMS
+        of(recipes.muesli, policy_and_q, ROLLOUTS, 2.0), plain_muesli, TWO_Q_PARAMS
     ),
     "gumbel_muzero": Case(
         of(recipes.gumbel_muzero, model, SEARCH),

@@ -5,16 +5,15 @@ import jax.numpy as jnp
 from recipes import preferences as recipes
 
 from plain_losses.common import Case, of
-from plain_losses.language import PREFERENCES, TABLE, bigrams, log_pi, total
+from plain_losses.language import PREFERENCES, TABLE, bigrams, sequence_logps
 
 sigmoid = jax.nn.sigmoid
 
 
 def ratios(p, beta=1.0):
-    return (
-        beta * total(log_pi(p, x) - x.ref_log_prob)
-        for x in (PREFERENCES.chosen, PREFERENCES.rejected)
-    )
+    """Return beta times the log-ratios of chosen and of rejected answers."""
+    pairs = (sequence_logps(p, x) for x in (PREFERENCES.chosen, PREFERENCES.rejected))
+    return (beta * (policy - ref) for policy, ref in pairs)
 
 
 def plain_sppo(p, t):

@@ -1,7 +1,10 @@
 """Losses of `recipes/value_based.py` in plain `jax.numpy`."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import value_based as recipes
 
 from plain_losses.common import (
@@ -9,228 +12,453 @@ from plain_losses.common import (
     ATOMS_PARAMS,
     FQF,
     FQF_PARAMS,
+    GAMMA,
+    IS_CUT,
+    IS_END,
+    IS_VALID,
     KEY,
     ONE,
     PAIR_PARAMS,
     Q_PARAMS,
     QUANTILES,
     QUANTILES_PARAMS,
+    ROLLOUTS,
     SEQUENCE,
     STREAM,
+    A,
     B,
     Case,
     M,
     Q,
     T,
-    backward,
-    both,
-    cross_entropy,
     fractions,
     huber,
     implicit,
-    log_prob,
-    n_step,
     of,
     one_step,
     pick,
     policy_and_value,
-    project,
+    pool,
     quantile,
     recurrent,
     rescale,
+    seed,
     stop,
     undo,
 )
 
+seed(__name__)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def clip_gradient(x, bound):
+    """Return x, with a gradient that is clipped."""
+    return x
+
+
+clip_gradient.defvjp(
+    lambda x, bound: (x, None), lambda bound, _, g: (jnp.clip(g, -bound, bound),)
+)
+
 
 def plain_dqn(p, t):
-    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/dqn/agent.py."""
-    target = one_step(jnp.max(Q(t, ONE.s_t), -1))
-    return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/dqn/agent.py.
+
+    The bound of gradients, 1/32, is that by the size of the batch.
+    """
+    losses = []
+    for i in range(B):
+        q_tm1, q_target_t = Q(p, ONE.s_tm1[i]), Q(t, ONE.s_t[i])
+        target_tm1 = ONE.r_t[i] + ONE.discount_t[i] * jnp.max(q_target_t)
+        td_error = stop(target_tm1) - q_tm1[ONE.a_tm1[i]]
+        losses.append(0.5 * clip_gradient(td_error, 1 / B) ** 2)
+    return jnp.mean(jnp.stack(losses))
 
 
-def plain_double_dqn(p, t, q=Q):
-    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/double_q/agent.py."""
-    best = jnp.argmax(q(p, ONE.s_t), -1)
-    target = one_step(pick(q(t, ONE.s_t), best))
-    return jnp.mean(huber(stop(target) - pick(q(p, ONE.s_tm1), ONE.a_tm1)))
+def plain_double_dqn(p, t):
+    """google-deepmind/dqn_zoo@45061f4, dqn_zoo/double_q/agent.py.
 
-
-def dueling(w, s):
-    advantages, v = policy_and_value(w, s)
-    return v[..., None] + advantages - jnp.mean(advantages, -1, keepdims=True)
+    The bound of gradients, 1/32, is that by the size of the batch.
+    """
+    losses = []
+    for i in range(B):
+        q_tm1, q_t, q_target_t = (
+            Q(w, s[i]) for w, s in ((p, ONE.s_tm1), (p, ONE.s_t), (t, ONE.s_t))
+        )
+        target_tm1 = ONE.r_t[i] + ONE.discount_t[i] * q_target_t[jnp.argmax(q_t)]
+        td_error = stop(target_tm1) - q_tm1[ONE.a_tm1[i]]
+        losses.append(0.5 * clip_gradient(td_error, 1 / B) ** 2)
+    return jnp.mean(jnp.stack(losses))
 
 
 def plain_dueling_dqn(p, t):
-    """openai/baselines@ea25b9e, baselines/deepq/build_graph.py."""
-    return plain_double_dqn(p, t, dueling)
+    """openai/baselines@ea25b9e.
+
+    baselines/deepq/build_graph.py: build_train, baselines/deepq/models.py, without
+    prioritised replay.
+    """
+
+    def q_func(w, s):
+        action_scores, state_score = policy_and_value(w, s)
+        centered = action_scores - jnp.mean(action_scores, axis=1)[:, None]
+        return state_score[:, None] + centered
+
+    one_hot = jax.nn.one_hot
+    q_t_selected = jnp.sum(q_func(p, ONE.s_tm1) * one_hot(ONE.a_tm1, A), axis=1)
+    q_tp1_best_using_online_net = jnp.argmax(q_func(p, ONE.s_t), axis=1)
+    q_tp1 = q_func(t, ONE.s_t)
+    q_tp1_best = jnp.sum(q_tp1 * one_hot(q_tp1_best_using_online_net, A), axis=1)
+    td_error = q_t_selected - stop(ONE.r_t + ONE.discount_t * q_tp1_best)
+    small = jnp.abs(td_error) < 1
+    errors = jnp.where(small, td_error**2 * 0.5, jnp.abs(td_error) - 0.5)
+    return jnp.mean(errors)
+
+
+def categorical(r, discount, probs, atoms):
+    """Return the projection of one distribution, by a loop over its atoms (C51)."""
+    step, m = atoms[1] - atoms[0], jnp.zeros(len(atoms))
+    for j in range(len(atoms)):
+        tz = jnp.clip(r + discount * atoms[j], atoms[0], atoms[-1])
+        b = (tz - atoms[0]) / step
+        lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
+        m = m.at[lower].add(probs[j] * (upper - b + (lower == upper)))
+        m = m.at[upper].add(probs[j] * (b - lower))
+    return m
 
 
 def plain_c51(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/c51/agent.py."""
-    atoms = jnp.linspace(-10, 10, M)
-    rows = jnp.arange(B)
-    probs = jax.nn.softmax(ATOMS(t, ONE.s_t))
-    probs = probs[rows, jnp.argmax(probs @ atoms, -1)]
-    target = project(ONE.r_t, ONE.discount_t, probs, atoms)
-    logits = ATOMS(p, ONE.s_tm1)[rows, ONE.a_tm1]
-    return jnp.mean(cross_entropy(stop(target), logits))
+    support, losses = jnp.linspace(-10, 10, M), []
+    for i in range(B):
+        logits_q_tm1, logits_q_target_t = ATOMS(p, ONE.s_tm1[i]), ATOMS(t, ONE.s_t[i])
+        p_t = jax.nn.softmax(logits_q_target_t)
+        p_a_t = p_t[jnp.argmax(jnp.mean(p_t * support, axis=1))]
+        target = categorical(ONE.r_t[i], ONE.discount_t[i], p_a_t, support)
+        log_p = jax.nn.log_softmax(logits_q_tm1[ONE.a_tm1[i]])
+        losses.append(-jnp.sum(stop(target) * log_p))
+    return jnp.mean(jnp.stack(losses))
 
 
-def window(n=3):
-    """Return the first of streams as n-step transitions."""
-    r_t, discount_t = jnp.zeros(B), jnp.ones(B)
-    for k in range(n):
-        r_t = r_t + discount_t * WINDOWS.r_t[:, k]
-        discount_t = discount_t * WINDOWS.discount_t[:, k]
-    s_t = WINDOWS.s_t[:, n - 1]
-    return WINDOWS.s_tm1[:, 0], WINDOWS.a_tm1[:, 0], r_t, discount_t, s_t
+def window(i):
+    """Return the transition of up to 3 steps that begins a stream."""
+    r_t, discount_t, last = 0.0, 1.0, 0
+    for k in np.flatnonzero(IS_VALID[i, :3]):
+        r_t = r_t + discount_t * WINDOWS.r_t[i, k]
+        discount_t, last = discount_t * WINDOWS.discount_t[i, k], k
+        if IS_CUT[i, k] or IS_END[i, k]:
+            break
+    return (
+        WINDOWS.s_tm1[i, 0],
+        WINDOWS.a_tm1[i, 0],
+        r_t,
+        discount_t,
+        WINDOWS.s_t[i, last],
+    )
 
 
 def plain_rainbow(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/rainbow/agent.py."""
-    atoms, rows = jnp.linspace(-10, 10, M), jnp.arange(B)
-    s_tm1, a_tm1, r, d, s_t = window()
-    best = jnp.argmax(jax.nn.softmax(ATOMS(p, s_t)) @ atoms, -1)
-    probs = jax.nn.softmax(ATOMS(t, s_t))[rows, best]
-    target = project(r, d, probs, atoms)
-    loss = cross_entropy(stop(target), ATOMS(p, s_tm1)[rows, a_tm1])
-    return jnp.mean(weights(0.4) * loss)
+    support, losses = jnp.linspace(-10, 10, M), []
+    for i in range(B):
+        s_tm1, a_tm1, r_t, discount_t, s_t = window(i)
+        q_t = jax.nn.softmax(ATOMS(p, s_t)) @ support
+        p_a_t = jax.nn.softmax(ATOMS(t, s_t))[jnp.argmax(q_t)]
+        target = categorical(r_t, discount_t, p_a_t, support)
+        log_p = jax.nn.log_softmax(ATOMS(p, s_tm1)[a_tm1])
+        losses.append(-jnp.sum(stop(target) * log_p))
+    return jnp.mean(jnp.stack(losses) * weights(0.4))
 
 
 def weights(exponent, b=STREAM):
-    return (jnp.min(b.probability) / b.probability) ** exponent
+    """Return weights of importance sampling, as a replay returns them."""
+    weights = (1 / b.probability) ** exponent
+    return weights / jnp.max(weights)
+
+
+def quantile_huber(dist_src, tau_src, dist_target):
+    """Return the loss of one transition: a sum over quantiles, a mean over targets."""
+    loss = 0.0
+    for i in range(len(dist_src)):
+        for j in range(len(dist_target)):
+            delta = dist_target[j] - dist_src[i]
+            weight = jnp.abs(tau_src[i] - (delta < 0.0))
+            size = jnp.abs(delta)
+            huber = jnp.where(size <= 1.0, 0.5 * delta**2, size - 0.5)
+            loss += stop(weight) * huber / len(dist_target)
+    return loss
+
+
+def quantile_q_learning(dist_q_tm1, tau, dist_q_t_selector, dist_q_t):
+    """Return the mean over transitions of rlax's loss, which DQN Zoo calls."""
+    losses = []
+    for i in range(B):
+        a_t = jnp.argmax(jnp.mean(dist_q_t_selector[i], axis=0))
+        target = ONE.r_t[i] + ONE.discount_t[i] * dist_q_t[i, :, a_t]
+        src = dist_q_tm1[i, :, ONE.a_tm1[i]]
+        losses.append(quantile_huber(src, tau[i], stop(target)))
+    return jnp.mean(jnp.stack(losses))
 
 
 def plain_qr_dqn(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/qrdqn/agent.py."""
-    rows, q_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
-    best = jnp.argmax(jnp.mean(q_t, axis=1), -1)
-    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * q_t[rows, :, best]
-    x = QUANTILES(p, ONE.s_tm1)[rows, :, ONE.a_tm1]
-    return quantile(x, (jnp.arange(M) + 0.5) / M, y)
+    quantiles = (jnp.arange(M) + 0.5) / M
+    dist_q_target_t = QUANTILES(t, ONE.s_t)
+    tau = jnp.broadcast_to(quantiles, (B, M))
+    inputs = QUANTILES(p, ONE.s_tm1), tau, dist_q_target_t, dist_q_target_t
+    return quantile_q_learning(*inputs)
 
 
 def plain_iqn(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/iqn/agent.py."""
-    keys, rows = jax.random.split(KEY, 3), jnp.arange(B)
-    tau, tau_t, tau_policy = (
-        jax.random.uniform(k, (B, n)) for k, n in zip(keys, (6, 6, 4), strict=True)
+    tau_tm1, tau_t, tau_t_selector = (
+        jax.random.uniform(key, (B, n))
+        for key, n in zip(jax.random.split(KEY, 3), (6, 6, 4), strict=True)
     )
-    best = jnp.argmax(jnp.mean(implicit(t, ONE.s_t, tau_policy), axis=1), -1)
-    z = implicit(t, ONE.s_t, tau_t)[rows, :, best]
-    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * z
-    return quantile(implicit(p, ONE.s_tm1, tau)[rows, :, ONE.a_tm1], tau, y)
+    return quantile_q_learning(
+        *(implicit(p, ONE.s_tm1, tau_tm1), tau_tm1),
+        *(implicit(t, ONE.s_t, tau_t_selector), implicit(t, ONE.s_t, tau_t)),
+    )
 
 
 def plain_fqf(p, t):
-    rows = jnp.arange(B)
-    tau, tau_t = stop(fractions(p, ONE.s_tm1)), stop(fractions(p, ONE.s_t))
-    mid, mid_t = (tau[:, 1:] + tau[:, :-1]) / 2, (tau_t[:, 1:] + tau_t[:, :-1]) / 2
-    q_t = FQF.quantiles(t, ONE.s_t, mid_t)
-    best = jnp.argmax(jnp.einsum("bn,bna->ba", jnp.diff(tau_t), q_t), -1)
-    y = ONE.r_t[:, None] + ONE.discount_t[:, None] * q_t[rows, :, best]
-    return quantile(FQF.quantiles(p, ONE.s_tm1, mid)[rows, :, ONE.a_tm1], mid, y)
+    """microsoft/FQF@0980bde, dopamine/agents/fqf/fqf_agent.py, "ws".
+
+    The network is that of dopamine/discrete_domains/atari_lib.py.
+    """
+
+    def outputs(w, s):
+        quantiles_all = fractions(w, s)
+        quantiles_left, quantiles_right = quantiles_all[:, :-1], quantiles_all[:, 1:]
+        quantiles_mid = (quantiles_right + quantiles_left) / 2
+        v_diff = quantiles_right - quantiles_left
+        return FQF.quantiles(w, s, quantiles_mid), quantiles_mid, v_diff
+
+    values, quantiles, _ = outputs(p | {"fractions": stop(p["fractions"])}, ONE.s_tm1)
+    target_values, _, v_diff = outputs(t, ONE.s_t)
+    q_values = jnp.sum(target_values * v_diff[:, :, None], axis=1)
+    argmax, losses = jnp.argmax(q_values, axis=1), []
+    for i in range(B):
+        target = ONE.r_t[i] + ONE.discount_t[i] * target_values[i, :, argmax[i]]
+        chosen = values[i, :, ONE.a_tm1[i]]
+        losses.append(quantile_huber(chosen, stop(quantiles[i]), stop(target)))
+    return jnp.mean(jnp.stack(losses))
 
 
 def plain_fqf_fractions(p, t):
-    rows, tau = jnp.arange(B), fractions(p, ONE.s_tm1)
-    mid = (tau[:, 1:] + tau[:, :-1]) / 2
-    inner = FQF.quantiles(p, ONE.s_tm1, tau[:, 1:-1])[rows, :, ONE.a_tm1]
-    outer = FQF.quantiles(p, ONE.s_tm1, mid)[rows, :, ONE.a_tm1]
-    corrections = stop(2 * inner - outer[:, 1:] - outer[:, :-1])
-    return jnp.mean(jnp.sum(tau[:, 1:-1] * corrections, axis=1))
+    """microsoft/FQF@0980bde, dopamine/agents/fqf/fqf_agent.py, "directbp".
+
+    Without the bonus of the entropy.
+    """
+    quantiles_all = fractions(p, ONE.s_tm1)
+    quantile_tau = quantiles_all[:, 1:-1]
+    quantiles_mid = (quantiles_all[:, 1:] + quantiles_all[:, :-1]) / 2
+    values, mid = (
+        FQF.quantiles(p, ONE.s_tm1, x) for x in (quantile_tau, quantiles_mid)
+    )
+    gradient_tau = 2 * values - (mid[:, 1:] + mid[:, :-1])
+    grad_ys = stop(gradient_tau[jnp.arange(B), :, ONE.a_tm1])
+    return jnp.sum(quantile_tau * grad_ys)
 
 
 def plain_munchausen(p, t):
     """google-research/google-research@0c1bbe5, munchausen_rl/agents/m_dqn.py."""
-    tau, q_t = 0.03, Q(t, ONE.s_t)
-    log_pi = log_prob(Q(t, ONE.s_tm1) / tau, ONE.a_tm1)
-    soft = tau * jax.nn.logsumexp(q_t / tau, axis=-1)
-    target = one_step(soft) + 0.9 * jnp.maximum(-1, tau * log_pi)
+    tau, q, q_t = 0.03, Q(t, ONE.s_tm1), Q(t, ONE.s_t)
+
+    def scaled_log_softmax(x):
+        y = x - jnp.max(x, axis=1, keepdims=True)
+        return y - tau * jax.nn.logsumexp(y / tau, axis=1, keepdims=True)
+
+    next_log_policy, log_policy = scaled_log_softmax(q_t), scaled_log_softmax(q)
+    next_policy = jax.nn.softmax(q_t / tau, axis=1)
+    next_qt_softmax = jnp.sum((q_t - next_log_policy) * next_policy, axis=1)
+    tau_log_pi_a = jnp.sum(log_policy * jax.nn.one_hot(ONE.a_tm1, A), axis=1)
+    munchausen_term = 0.9 * jnp.clip(tau_log_pi_a, -1, 1)
+    target = ONE.r_t + munchausen_term + ONE.discount_t * next_qt_softmax
     return jnp.mean(huber(stop(target) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
 
 
 def plain_r2d2(p, t):
     """google-deepmind/acme@770bc75, acme/agents/jax/r2d2/learning.py: loss."""
-    b = SEQUENCE
-    q, target_q = (Q(w, b.s + b.state[:, None]) for w in (p, t))
-    v_t = undo(pick(target_q, jnp.argmax(q, -1))[:, 1:])
-    target = rescale(n_step(b.r_t, b.discount_t, v_t, 2))
-    errors = (stop(target) - pick(q[:, :-1], b.a_tm1))[:, 2:]
-    return jnp.mean(weights(0.6, b) * jnp.sum(0.5 * errors**2, axis=1))
+    b, burn_in, n = SEQUENCE, 2, 2
+    online_q, target_q = (Q(w, b.s + b.state[:, None])[:, burn_in:] for w in (p, t))
+    action, r, d = (x[:, burn_in:] for x in (b.a_tm1, b.r_t, b.discount_t))
+    selector = jnp.argmax(online_q, axis=-1)
+    v_t, steps, losses = undo(pick(target_q, selector))[:, 1:], r.shape[1], []
+    # Beyond the end, rewards are 0, discounts 1, and values the last.
+    r, d = (
+        jnp.pad(x, ((0, 0), (0, n - 1)), constant_values=c) for x, c in ((r, 0), (d, 1))
+    )
+    v_t = jnp.pad(v_t, ((0, 0), (0, n - 1)), mode="edge")
+    for k in range(steps):
+        target = v_t[:, k + n - 1]
+        for i in reversed(range(n)):
+            target = r[:, k + i] + d[:, k + i] * target
+        td_error = stop(rescale(target)) - pick(online_q[:, k], action[:, k])
+        losses.append(0.5 * td_error**2)
+    return jnp.mean(weights(0.6, b) * sum(losses))
 
 
 def plain_ape_x(p, t):
     """kakaoenterprise/JORLDY@15a7536, jorldy/core/agent/ape_x.py: learn."""
-    s_tm1, a_tm1, r, d, s_t = window()
-    target = stop(r + d * pick(Q(t, s_t), jnp.argmax(Q(p, s_t), -1)))
-    return jnp.mean(weights(0.4) * (target - pick(Q(p, s_tm1), a_tm1)) ** 2)
+    errors = []
+    for i in range(B):
+        state, action, reward, gamma_n, next_state = window(i)
+        max_a = jnp.argmax(Q(p, next_state))
+        target_q = stop(reward + gamma_n * Q(t, next_state)[max_a])
+        errors.append(target_q - Q(p, state)[action])
+    return jnp.mean(weights(0.4) * jnp.stack(errors) ** 2)
 
 
 def pqn_targets(w):
     """mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py: _compute_targets."""
-    v_t = jnp.max(Q(w, STREAM.s_t), -1)
-    return backward(STREAM.r_t, STREAM.discount_t, v_t, 0.65, v_t[:, -1])
+
+    def compute_targets(b):
+        q_vals = Q(w, b.obs)
+        last_q = jnp.max(q_vals[-1])
+        lambda_returns = b.r_t[-1] + GAMMA * (1 - b.dones[-1]) * last_q
+        targets, next_q = [lambda_returns], jnp.max(q_vals[-2])
+        for k in reversed(range(len(b.r_t) - 1)):
+            target_bootstrap = b.r_t[k] + GAMMA * (1 - b.dones[k]) * next_q
+            delta = lambda_returns - next_q
+            lambda_returns = target_bootstrap + GAMMA * 0.65 * delta
+            done = b.dones[k]
+            lambda_returns = (1 - done) * lambda_returns + done * b.r_t[k]
+            targets.append(lambda_returns)
+            next_q = jnp.max(q_vals[k])
+        return (jnp.stack(targets[::-1]),)
+
+    return pool(compute_targets)[0]
 
 
-PQN_TARGETS = pqn_targets(Q_PARAMS[1])
+PQN_TARGETS = jnp.zeros((B, T)).at[IS_VALID].set(pqn_targets(Q_PARAMS[1]))
 
 
 def plain_pqn(p, t):
     """mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py: _loss_fn."""
-    return 0.5 * jnp.mean((pick(Q(p, STREAM.s_tm1), STREAM.a_tm1) - PQN_TARGETS) ** 2)
+    q_vals = Q(p, ROLLOUTS.s_tm1[IS_VALID])
+    chosen_action_qvals = pick(q_vals, ROLLOUTS.a_tm1[IS_VALID])
+    return 0.5 * jnp.mean((chosen_action_qvals - pqn_targets(Q_PARAMS[1])) ** 2)
 
 
 def plain_mmd_dqn(p, t):
-    rows, z_t = jnp.arange(B), QUANTILES(t, ONE.s_t)
-    best = jnp.argmax(jnp.mean(z_t, axis=1), -1)
-    y = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * z_t[rows, :, best])
-    x = QUANTILES(p, ONE.s_tm1)[rows, :, ONE.a_tm1]
+    """thanhnguyentang/mmdrl@892dcbc, mmd_agent.py, but with minus the distance.
 
-    def distance(x, y):
-        return jnp.mean(jnp.abs(x[:, :, None] - y[:, None]))
+    Its kernels are sums of Gaussians.
+    """
+    particles, target_particles = QUANTILES(p, ONE.s_tm1), QUANTILES(t, ONE.s_t)
+    argmax = jnp.argmax(jnp.mean(target_particles, axis=1), axis=1)
+    next_particles = target_particles[jnp.arange(B), :, argmax]
+    target = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * next_particles)
+    chosen = particles[jnp.arange(B), :, ONE.a_tm1]
 
-    return 2 * distance(x, y) - distance(x, x) - distance(y, y)
+    def kernel(x, y):
+        d = jnp.abs(x[:, :, None] - y[:, None, :])
+        return jnp.mean(jnp.mean(-d, axis=-1), axis=-1)
+
+    mmd = kernel(chosen, chosen) + kernel(target, target) - 2 * kernel(chosen, target)
+    return jnp.mean(mmd)
 
 
-def plain_advantage_learning(p, t, persistent=False):
+def plain_advantage_learning(p, t):
     """chainer/chainerrl@7eed375, chainerrl/agents/al.py."""
-    q_t = Q(t, ONE.s_t)
-    target_q = Q(t, ONE.s_tm1)
-    target = one_step(jnp.max(q_t, -1))
-    gap = jnp.max(target_q, -1) - pick(target_q, ONE.a_tm1)
-    repeated = one_step(pick(q_t, ONE.a_tm1))
-    both = jnp.maximum(target - 0.9 * gap, repeated if persistent else -jnp.inf)
-    return jnp.mean(huber(stop(both) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+    target_qout, target_next_qout = Q(t, ONE.s_tm1), Q(t, ONE.s_t)
+    next_q_max = jnp.max(target_next_qout, axis=1)
+    t_q = ONE.r_t + ONE.discount_t * next_q_max
+    cur_advantage = pick(target_qout, ONE.a_tm1) - jnp.max(target_qout, axis=1)
+    tal_q = t_q + 0.9 * cur_advantage
+    return jnp.mean(huber(pick(Q(p, ONE.s_tm1), ONE.a_tm1) - stop(tal_q)))
 
 
 def plain_persistent_advantage_learning(p, t):
-    return plain_advantage_learning(p, t, persistent=True)
+    """chainer/chainerrl@7eed375, chainerrl/agents/pal.py."""
+    cur_advantage, next_advantage = (
+        pick(q, ONE.a_tm1) - jnp.max(q, axis=1)
+        for q in (Q(t, ONE.s_tm1), Q(t, ONE.s_t))
+    )
+    t_q = ONE.r_t + ONE.discount_t * jnp.max(Q(t, ONE.s_t), axis=1)
+    tpal_q = t_q + 0.9 * jnp.maximum(cur_advantage, next_advantage)
+    return jnp.mean(huber(pick(Q(p, ONE.s_tm1), ONE.a_tm1) - stop(tpal_q)))
 
 
 def plain_deep_mellow(p, t):
-    soft = jnp.log(jnp.mean(jnp.exp(5 * Q(p, ONE.s_t)), axis=-1)) / 5
-    return jnp.mean(huber(stop(one_step(soft)) - pick(Q(p, ONE.s_tm1), ONE.a_tm1)))
+    """seungchan-kim/DeepMellow@4185a5d, Atari/deepmellow/agents/deep_q.py.
+
+    The target network is copied before each update.
+    """
+    q, w = Q(p, ONE.s_t), 5.0
+    c = jnp.max(w * q, axis=1)
+    y = jnp.log(jnp.sum(jnp.exp(w * q - c[:, None]), axis=1)) + c
+    mellowmax = (jnp.log(1 / A) + y) / w
+    delta = stop(ONE.discount_t * mellowmax + ONE.r_t) - pick(
+        Q(p, ONE.s_tm1), ONE.a_tm1
+    )
+    small = jnp.abs(delta) < 1.0
+    return jnp.mean(jnp.where(small, 0.5 * delta**2, jnp.abs(delta) - 0.5))
 
 
 def plain_pcl(p, t):
-    b, (q_tm1, q_t) = STREAM, both(Q, p)
-    v_tm1, v_t = (0.1 * jax.nn.logsumexp(q / 0.1, axis=-1) for q in (q_tm1, q_t))
-    soft_r = b.r_t - 0.1 * log_prob(q_tm1 / 0.1, b.a_tm1)
-    returns = n_step(soft_r, b.discount_t, v_t, T)
-    return jnp.mean((returns - v_tm1) ** 2 / 2)
+    """tensorflow/models@2fd7d3a, research/pcl_rl/objective.py: PCL, of whole episodes.
+
+    With `rollout` the length of each, and values and policy of q, which are unified.
+    """
+    tau = 0.1
+
+    def episode(values, log_probs, rewards, final_value):
+        """Return the losses of all paths from the first or to the last step."""
+        n, losses = len(rewards), 0.0
+        values = jnp.append(values, final_value)
+        for k in range(1 - n, n):
+            first, end = max(k, 0), min(k + n, n)
+            powers = GAMMA ** np.arange(first - k, end - k)
+            sum_log_probs = jnp.sum(powers * log_probs[first:end])
+            last_value = GAMMA ** (end - k) * values[end]
+            future_value = jnp.sum(powers * rewards[first:end]) + last_value
+            future_value -= tau * sum_log_probs
+            baseline = GAMMA ** (first - k) * values[first]
+            adv = stop(-baseline + future_value)
+            policy_loss = -adv * sum_log_probs
+            critic_loss = -adv * (baseline - last_value)
+            losses += policy_loss + 0.1 * critic_loss
+        return losses
+
+    def losses(b):
+        q, total = Q(p, b.obs), 0.0
+        values = tau * jax.nn.logsumexp(q / tau, axis=-1)
+        log_probs = pick(jax.nn.log_softmax(q[:-1] / tau), b.a_tm1)
+        ends = np.append(np.flatnonzero(b.dones) + 1, len(b.dones))
+        for first, end in zip([0, *ends[:-1]], ends, strict=True):
+            if end > first:
+                final = values[end] * (1 - b.dones[end - 1])
+                parts = (x[first:end] for x in (values[:-1], log_probs, b.r_t))
+                total += episode(*parts, final)
+        return (total[None],)
+
+    return jnp.mean(*pool(losses))
 
 
 def plain_n_step_dqn(p, t):
-    b = STREAM
-    target = n_step(b.r_t, b.discount_t, jnp.max(Q(t, b.s_t), -1), 3)
-    return jnp.mean(huber(stop(target) - pick(Q(p, b.s_tm1), b.a_tm1)))
+    """chainer/chainerrl@7eed375, chainerrl/agents/dqn.py and replay_buffer.py."""
+
+    def windows(b):
+        y, targets = pick(Q(p, b.s_tm1), b.a_tm1), []
+        target_next_qout = Q(t, b.obs)
+        for k in range(len(b.r_t)):
+            reward, discount, end = 0.0, 1.0, min(k + 3, len(b.r_t))
+            for i in range(k, end):
+                reward += discount * b.r_t[i]
+                discount *= GAMMA
+                if b.dones[i]:
+                    discount = 0.0
+                    break
+            targets.append(reward + discount * jnp.max(target_next_qout[end]))
+        return y, stop(jnp.stack(targets))
+
+    y, target = pool(windows)
+    return jnp.mean(huber(y - target))
 
 
-FIRST = {k: x[:, :3] for k, x in vars(STREAM).items() if x is not None and x.ndim > 1}
-WINDOWS = STREAM._replace(**FIRST)
-WINDOWS.discount_t = WINDOWS.discount_t.at[:2].set(0.9)
+FIRST = {k: x[:, :3] for k, x in vars(ROLLOUTS).items() if x is not None and x.ndim > 1}
+WINDOWS = ROLLOUTS._replace(**FIRST)
 
 
 def plain_munchausen_iqn(p, t):
@@ -271,14 +499,17 @@ CASES = {
         of(recipes.persistent_advantage_learning, Q, ONE),
         plain_persistent_advantage_learning,
         Q_PARAMS,
+        cosine=0.998,
     ),
     "deep_mellow": Case(
         of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
     ),
-    "pcl": Case(of(recipes.pcl, Q, STREAM), plain_pcl, Q_PARAMS),
-    "n_step_dqn": Case(of(recipes.n_step_dqn, Q, STREAM), plain_n_step_dqn, Q_PARAMS),
-    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
-    "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
+    "pcl": Case(of(recipes.pcl, Q, ROLLOUTS), plain_pcl, Q_PARAMS, cosine=0.760),
+    "n_step_dqn": Case(of(recipes.n_step_dqn, Q, ROLLOUTS), plain_n_step_dqn, Q_PARAMS),
+    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS, meaningless=True),
+    "double_dqn": Case(
+        of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS, meaningless=True
+    ),
     "dueling_dqn": Case(
         of(recipes.dueling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
         plain_dueling_dqn,
@@ -294,6 +525,7 @@ CASES = {
         FQF_PARAMS,
         "quantiles",
         meaningless=True,
+        factor=1 / B,
     ),
     "rainbow": Case(of(recipes.rainbow, ATOMS, WINDOWS), plain_rainbow, ATOMS_PARAMS),
     "munchausen_dqn": Case(
@@ -307,5 +539,5 @@ CASES = {
         factor=1 / 3,
     ),
     "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS, factor=0.5),
-    "pqn": Case(of(recipes.pqn, Q, STREAM, PQN_TARGETS), plain_pqn, Q_PARAMS),
+    "pqn": Case(of(recipes.pqn, Q, ROLLOUTS, PQN_TARGETS), plain_pqn, Q_PARAMS),
 }

@@ -44,7 +44,7 @@ def vespo_weight(
     k, rate = k_negative, lambda_negative
     if adv >= 0:
         k, rate = k_positive, lambda_positive
-    return w**k * np.exp(rate * (1 - w))
+    return np.where(mask, w**k * np.exp(rate * (1 - w)), 0)
 
 
 # --- Arguments. ---

@@ -1,0 +1,203 @@
+"""coax, coax-dev/coax@cf85595.
+
+`coax/td_learning`, `coax/policy_objectives`, `coax/regularizers`, `coax/value_losses`,
+`coax/reward_tracing`, `coax/experience_replay`, `coax/proba_dists`, `coax/utils`.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from from_pages import flags, integers, normal, uniform
+
+A, M, N, K, T, D = 4, 11, 5, 3, 7, 2
+stop = jax.lax.stop_gradient
+INPUTS = {
+    "v": normal(),
+    "q": normal(A),
+    "a": jnp.int32(2),
+    "r_t": jnp.float32(0.3),
+    "discount_t": jnp.float32(0.9),
+    "next_v": normal(),
+    "next_q": normal(A),
+    "next_a": jnp.int32(1),
+    "probs": jax.nn.softmax(normal(A)),
+    "selector": normal(A),
+    "next_qs": normal(2),
+    "log_prob": normal(),
+    "atoms": jnp.linspace(-2.0, 2.0, M),
+    "logits": normal(A, M),
+    "next_logits": normal(A, M),
+    "quantiles": normal(N, A),
+    "next_quantiles": normal(N, A),
+    "tau": jnp.arange(N) / N,
+    "targets": normal(K),
+    "log_probs": (log_probs := normal(T)),
+    "old_log_probs": log_probs + normal(T, scale=0.3),
+    "adv": normal(T),
+    "action": normal(D),
+    "dqda": normal(D),
+    "sign": 1.0 - 2.0 * integers(2),
+    "rewards": normal(T),
+    "discounts": 0.9 * (1 - flags(3, length=T)),
+    "priorities": uniform(A, low=0.1),
+    "mean": normal(D),
+    "stddev": uniform(D, low=0.5, high=2.0),
+    "key": jax.random.key(0),
+    "noise": normal(D),
+}
+TRAINED = {"v", "q", "logits", "quantiles", "log_probs", "log_prob"}
+
+
+def td_error(target, prediction):
+    return stop(target) - prediction
+
+
+def of_bins(atoms, logits, r_t, discount_t, next_logits):
+    """Return the cross-entropy with a shifted distribution, projected atom by atom."""
+    p, step, target = jax.nn.softmax(next_logits), atoms[1] - atoms[0], jnp.zeros(M)
+    for j in range(M):
+        b = (jnp.clip(r_t + discount_t * atoms[j], -2, 2) + 2) / step
+        low, high = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
+        target = target.at[low].add(p[j] * (high + (low == high) - b))
+        target = target.at[high].add(p[j] * (b - low))
+    return -jnp.sum(stop(target) * jax.nn.log_softmax(logits))
+
+
+def v_of_bins(atoms, logits, r_t, discount_t, next_logits):
+    return of_bins(atoms, logits[0], r_t, discount_t, next_logits[0])
+
+
+def q_of_bins(atoms, logits, a, r_t, discount_t, next_logits):
+    best = jnp.argmax(jax.nn.softmax(next_logits) @ atoms)
+    return of_bins(atoms, logits[a], r_t, discount_t, next_logits[best])
+
+
+def huber(error, delta=1.0):
+    near = jnp.abs(error) < delta
+    return jnp.where(near, 0.5 * error**2, delta * (jnp.abs(error) - 0.5 * delta))
+
+
+def quantile_huber(y_true, y_pred, quantiles, delta=1.0):
+    """Return a mean over predictions of the sum over targets."""
+    error = y_true[None, :] - y_pred[:, None]
+    weight = jnp.abs(quantiles[:, None] - (error < 0))
+    return jnp.mean(jnp.sum(stop(weight) * huber(error, delta) / delta, axis=1))
+
+
+def of_quantiles(quantiles, tau, a, r_t, discount_t, next_quantiles):
+    best = jnp.argmax(jnp.mean(next_quantiles, axis=0))
+    target = stop(r_t + discount_t * next_quantiles[:, best])
+    return quantile_huber(target, quantiles[:, a], tau)
+
+
+def ppo_clip(log_probs, old_log_probs, adv):
+    ratio = jnp.exp(log_probs - old_log_probs)
+    return -jnp.minimum(adv * ratio, adv * jnp.clip(ratio, 1 - 0.2, 1 + 0.2))
+
+
+def entropy(logits):
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+def kl_divergence(logits, next_logits):
+    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(next_logits)
+    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+
+
+def n_step(rewards, discounts):
+    """Return the sums of 3 rewards, and the factors of the values after them."""
+    sums, factors = [], []
+    for t in range(T):
+        total, factor = 0.0, 1.0
+        for k in range(t, min(t + 3, T)):
+            total, factor = total + factor * rewards[k], factor * discounts[k]
+        sums.append(total)
+        factors.append(factor)
+    return jnp.stack(sums), jnp.stack(factors)
+
+
+def monte_carlo(rewards, discounts):
+    total, found = 0.0, []
+    for t in reversed(range(T)):
+        total = rewards[t] + discounts[t] * total
+        found = [total, *found]
+    return jnp.stack(found)
+
+
+def prioritized(priorities, probs):
+    p = priorities**0.6
+    weights = (A * probs) ** -0.4
+    return p / jnp.sum(p), weights / jnp.max(weights)
+
+
+def log_normal(action, mean, stddev):
+    z = (action - mean) / stddev
+    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2)
+
+
+ROWS = {
+    "SimpleTD": lambda v, r_t, discount_t, next_v: td_error(
+        r_t + discount_t * next_v, v
+    ),
+    "Sarsa": lambda q, a, r_t, discount_t, next_q, next_a: td_error(
+        r_t + discount_t * next_q[next_a], q[a]
+    ),
+    "ExpectedSarsa": lambda q, a, r_t, discount_t, next_q, probs: td_error(
+        r_t + discount_t * (probs @ next_q), q[a]
+    ),
+    "QLearning": lambda q, a, r_t, discount_t, next_q: td_error(
+        r_t + discount_t * jnp.max(next_q), q[a]
+    ),
+    "DoubleQLearning": lambda q, a, r_t, discount_t, next_q, selector: td_error(
+        r_t + discount_t * next_q[jnp.argmax(selector)], q[a]
+    ),
+    "SoftQLearning": lambda q, a, r_t, discount_t, next_q: td_error(
+        r_t + discount_t * 0.3 * jax.nn.logsumexp(next_q / 0.3), q[a]
+    ),
+    "ClippedDoubleQLearning": lambda r_t, discount_t, next_qs: (
+        r_t + discount_t * jnp.min(next_qs)
+    ),
+    "SoftClippedDoubleQLearning": lambda r_t, discount_t, next_qs: (
+        r_t + discount_t * jnp.min(next_qs)
+    ),
+    "SimpleTD of a StochasticV over bins": v_of_bins,
+    "QLearning of a StochasticQ over bins": q_of_bins,
+    "QLearning of a StochasticQ over quantiles": of_quantiles,
+    "value_transforms.LogTransform": lambda q: jnp.sign(q) * jnp.log(1 + jnp.abs(q)),
+    "VanillaPG": lambda log_probs, adv: -adv * log_probs,
+    "PPOClip": ppo_clip,
+    "DeterministicPG": lambda dqda: -dqda,
+    "SoftPG": lambda log_prob, next_qs: 0.2 * log_prob - jnp.min(next_qs),
+    "EntropyRegularizer": lambda logits: jnp.mean(-0.1 * entropy(logits)),
+    "KLDivRegularizer": kl_divergence,
+    "mse": lambda v, next_v: 0.5 * (v - next_v) ** 2,
+    "huber": lambda v, next_v: huber(next_v - v),
+    "logloss": lambda probs: -(1 - probs) * jnp.log(probs) - probs * jnp.log(1 - probs),
+    "logloss_sign": lambda sign, v: jnp.log(1.0 + jnp.exp(-sign * v)),
+    "quantile_huber": lambda targets, quantiles, tau: quantile_huber(
+        targets, quantiles[:, 0], tau, 0.5
+    ),
+    "NStep": n_step,
+    "MonteCarlo": monte_carlo,
+    "PrioritizedReplayBuffer": prioritized,
+    "EpsilonGreedy": lambda q: 0.1 / A + 0.9 * jax.nn.one_hot(jnp.argmax(q), A),
+    "BoltzmannPolicy": lambda q: jax.nn.softmax(q / 0.5),
+    "proba_dists.CategoricalDist": lambda a, q: (
+        jax.nn.log_softmax(q)[a],
+        entropy(q),
+    ),
+    "proba_dists.NormalDist": log_normal,
+    "proba_dists.SquashedNormalDist": lambda action, mean, stddev: (
+        log_normal(action, mean, stddev) - jnp.sum(jnp.log(1 - jnp.tanh(action) ** 2))
+    ),
+    "utils.OrnsteinUhlenbeckNoise": lambda key, noise: (
+        noise + 0.15 * (0.0 - noise) + 0.2 * jax.random.normal(key, (D,))
+    ),
+    "utils.quantiles": lambda: jnp.arange(N, dtype=np.float32) / N,
+    "utils.quantile_cos_embedding": lambda tau: jnp.cos(
+        jnp.arange(1, 5) * np.pi * tau[:, None]
+    ),
+    "soft_update": lambda q, next_q: 0.01 * q + 0.99 * next_q,
+}

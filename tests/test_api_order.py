@@ -188,6 +188,23 @@ def test_a_quantity_has_one_name(ours):
     assert wrong == {}
 
 
+def test_fields_have_the_names_of_quantities():
+    theirs = names_of_rlax()
+    classes = {name: getattr(rlaxlib, name) for name in rlaxlib.__all__}
+    fields = {
+        (name, field)
+        for name, each in classes.items()
+        if inspect.isclass(each) and name not in theirs
+        for field in getattr(each, "_fields", getattr(each, "__dataclass_fields__", ()))
+    }
+    assert len(fields) > 100
+    wrong = {(name, field) for name, field in fields if field in OTHER_NAMES}
+    pairs = {"HlGaussPair", "TwohotPair", "MuzeroPair", "UnbiasedTransformPair"}
+    wrong = {x for x in wrong if x[0] not in pairs}
+    # As the distribution of rlax.
+    assert wrong == {("GaussianDiagonal", "sigma")}
+
+
 def test_counts_begin_with_num(ours):
     wrong = {
         (name, argument)

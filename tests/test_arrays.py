@@ -63,6 +63,11 @@ def test_masked_nan_reaches_neither_value_nor_gradient(function):
     assert np.asarray(gradient)[0, 1] == 0
 
 
+def test_a_mask_by_position_is_an_error_that_names_the_keyword():
+    with pytest.raises(TypeError, match="too many positional arguments: mask, axis, "):
+        rlaxlib.masked_mean(X, X > 0)
+
+
 JACOBIAN = jax.jit(jax.jacrev(rlaxlib.standardize))
 
 

@@ -62,7 +62,11 @@ def unbound(
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        return TypeError(f"{name}() {error}")
+        every = signature.parameters
+        words = [n for n, each in every.items() if each.kind is each.KEYWORD_ONLY]
+        is_long = bool(words) and len(args) > len(every) - len(words)
+        hint = f": {', '.join(words)} by keyword" * is_long
+        return TypeError(f"{name}() {error}{hint}")
     raise AssertionError("The arguments fit.")
 
 

@@ -142,9 +142,7 @@ def _convert(
             is_default = place in roles.states and x.weak_type
             is_real = dtypes.is_float(x) and not is_default
             x = dtypes.raised(x) if is_real else x.astype(real)
-        if mask is None or place not in roles.masked:
-            return x
-        return streams.valid(x, streams.resized(mask, x))
+        return streams.valid(x, mask) if place in roles.masked else x
 
     return [convert(*each) for each in enumerate(arrays)]
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+from rlaxlib._core import streams
 from rlaxlib._core.errors import describe, problem
 from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
 
@@ -60,7 +61,7 @@ def check(
     for rule in spec.rules + ("narrow",) * is_wide(dtype, spec):
         is_wrong = _breaks(x, rule, sizes, given)
         if mask is not None:
-            is_wrong = is_wrong & _steps(mask, is_wrong)
+            is_wrong = is_wrong & streams.of_steps(mask, is_wrong)
         if np.any(is_wrong):
             first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
             must = _must(rule, sizes, given)
@@ -105,14 +106,6 @@ def _bound(end: float | str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
     if not isinstance(end, str):
         return end
     return _concrete(given[end]) if end in given else size_of(end, sizes)
-
-
-def _steps(mask: Any, x: Any) -> Any:
-    """Return the mask of the steps of `x`, as `streams.resized` does."""
-    if mask.ndim == 1 and len(x) > mask.size:
-        mask = np.pad(mask, (0, 1)) | np.pad(mask, (1, 0))
-    mask = mask[: len(x)]
-    return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
 def check_static(name: str, value: Any, spec: Spec) -> None:

@@ -13,8 +13,11 @@ next valid step, or if no valid step follows.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 
@@ -63,17 +66,19 @@ def at_next_valid(
     return cut_traces(later, truncated_t, sample_mask)
 
 
-def resized(sample_mask: Array, x: Array) -> Array:
-    """Return the mask of an array `x` of `T-1`, `T` or `T+1` entries.
+def of_steps(sample_mask: Array, x: Array) -> Array:
+    """Return the mask of an array `x` of `T-1`, `T` or `T+1` entries, to broadcast.
 
     Of `T-1` entries, each belongs to a step, but the last. Of `T+1` states, those
     count that are before or after a valid step.
     """
-    if x.shape[: sample_mask.ndim] == sample_mask.shape:
-        return sample_mask
-    if x.shape[0] < sample_mask.size:
-        return sample_mask[: x.shape[0]]
-    return jnp.pad(sample_mask, (0, 1)) | jnp.pad(sample_mask, (1, 0))
+    mask: Any = sample_mask
+    if x.shape[0] > mask.shape[0]:
+        library: Any = np if isinstance(mask, np.ndarray) else jnp
+        mask = library.pad(mask, (0, 1)) | library.pad(mask, (1, 0))
+    elif x.shape[0] < mask.shape[0]:
+        mask = mask[: x.shape[0]]
+    return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
 def valid(x: Array, sample_mask: Array | None) -> Array:
@@ -84,8 +89,7 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
     """
     if sample_mask is None:
         return x
-    mask = sample_mask.reshape(sample_mask.shape + (1,) * (x.ndim - sample_mask.ndim))
-    return jnp.where(mask, x, jnp.zeros_like(x))
+    return jnp.where(of_steps(sample_mask, x), x, jnp.zeros_like(x))
 
 
 def filled(mask: Array | None, like: Array) -> Array:

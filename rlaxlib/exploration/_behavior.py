@@ -29,11 +29,11 @@ class EzGreedyState(NamedTuple):
     `EzGreedyState()` is the state at the start of an episode.
 
     Attributes:
-        action: The action, in [0, A), shape `[]`.
+        a: The action, in [0, A), shape `[]`.
         remaining: Number of further steps to repeat it, in [0, inf), shape `[]`.
     """
 
-    action: Int[ArrayLike, "in [0, A)"] = 0
+    a: Int[ArrayLike, "in [0, A)"] = 0
     remaining: Int[ArrayLike, "in [0, inf)"] = 0
 
 
@@ -132,7 +132,7 @@ def ez_greedy(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> state = rlaxlib.EzGreedyState(action=2, remaining=1)
+        >>> state = rlaxlib.EzGreedyState(a=2, remaining=1)
         >>> q = jnp.array([0.0, 2.0, 1.0])
         >>> print(rlaxlib.ez_greedy(jax.random.key(0), state, q, epsilon=0.0)[0])
         2

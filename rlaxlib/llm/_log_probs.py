@@ -520,7 +520,7 @@ def _column(x: Array) -> Array:
 
 def _alike(inputs: _Inputs) -> _Inputs:
     """Return arrays that vary over the same mesh axes, as the carry of a scan must."""
-    zeros = [jnp.sum(jnp.zeros_like(each)) for each in jax.tree.leaves(inputs)]
+    zeros = [jnp.zeros_like(each, shape=()) for each in jax.tree.leaves(inputs)]
     zero = sum(each.astype(jnp.int32) for each in zeros)
 
     def vary(x: Array) -> Array:

@@ -284,9 +284,10 @@ def kto_loss(
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
     z = stop_gradient(safe.relu(kl))
-    gain = beta * (ratios.log_ratio(log_prob, stop_gradient(ref_log_prob)) - z)
-    loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
     weight = jnp.where(desirable, desirable_weight, undesirable_weight)
+    log_ratio = ratios.log_ratio(log_prob, stop_gradient(ref_log_prob))
+    gain = beta * (safe.without(weight, log_ratio) - z)
+    loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
     return safe.product(weight, loss)
 
 
@@ -337,7 +338,9 @@ def bradley_terry_loss(
         https://arxiv.org/abs/2312.09244
     """
     loss = -jax.nn.log_sigmoid(reward_chosen - reward_rejected - margin)
-    return loss + safe.product(centering, jnp.square(reward_chosen + reward_rejected))
+    # Without centring, an infinite reward has no gradient of NaN.
+    total = safe.without(centering, reward_chosen + reward_rejected)
+    return loss + centering * jnp.square(total)
 
 
 @checked(wide=True)

@@ -73,11 +73,11 @@ class ReturnRange(NamedTuple):
     """Range between two percentiles of the returns.
 
     Attributes:
-        low: Lower percentile, shape `[]`.
+        lower: Lower percentile, shape `[]`.
         spread: Higher percentile minus the lower one, shape `[]`.
     """
 
-    low: Float[Array, ""]
+    lower: Float[Array, ""]
     spread: Float[Array, ""]
 
 
@@ -376,7 +376,7 @@ def percentile_scale(
         integers of any shape, and returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for returns to ignore, which may be NaN; its
         axes are the first of the returns. If it excludes all, the state stays the same.
-        The scale has no gradient. DreamerV3 subtracts `state.mean.low`.
+        The scale has no gradient. DreamerV3 subtracts `state.mean.lower`.
 
     Raises:
         ArgumentError: If a setting is out of range, or the returns or mask do not fit.
@@ -385,7 +385,7 @@ def percentile_scale(
         >>> init, update = rlaxlib.percentile_scale(decay=0.5)
         >>> returns = jnp.arange(101.0)
         >>> scale, state = update(init(returns), returns)
-        >>> print(scale, state.mean.low)
+        >>> print(scale, state.mean.lower)
         90.0 5.0
 
     References:
@@ -439,8 +439,8 @@ class PercentileScale(FunctionTuple):
         state = self.ema.init(ReturnRange(_zero(returns), _zero(returns)))
         if spread is None:
             return state
-        low, zero = state.mean
-        mean = ReturnRange(low, zero + jnp.asarray(spread, zero.dtype))
+        lower, zero = state.mean
+        mean = ReturnRange(lower, zero + jnp.asarray(spread, zero.dtype))
         return state._replace(mean=mean, weight=jnp.ones_like(state.weight))
 
     @checked(wide=True)
@@ -465,7 +465,7 @@ class PercentileScale(FunctionTuple):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        dtype = state.mean.low.dtype
+        dtype = state.mean.lower.dtype
         percentiles = self.low_percentile, self.high_percentile
         low, high, min_scale = (
             jnp.asarray(x, dtype) for x in (*percentiles, self.min_scale)

@@ -443,6 +443,28 @@ def test_head_sharded_over_an_explicit_mesh(columns, rows, is_set):
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
 
 
+def test_a_mesh_of_explicit_axes_needs_no_copy_of_the_head():
+    shapes = ((1024, 64), jnp.float32), ((64, 65_540), jnp.float32), ((1024,), int)
+    specs = PartitionSpec(), PartitionSpec(None, "vocabulary"), PartitionSpec()
+    memory = []
+
+    def loss(*inputs):
+        return jnp.sum(rlaxlib.linear_token_log_probs(*inputs).log_prob)
+
+    for axis_type in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((4,), ("vocabulary",), axis_types=(axis_type,))
+        arrays = [
+            jax.ShapeDtypeStruct(*each, sharding=NamedSharding(mesh, spec))
+            for each, spec in zip(shapes, specs, strict=True)
+        ]
+        with jax.set_mesh(mesh):
+            compiled = (
+                jax.jit(jax.value_and_grad(loss, (0, 1))).lower(*arrays).compile()
+            )
+        memory.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert memory[1] < memory[0] + 2**20  # A shard of the head has 4 MiB.
+
+
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto])
 @pytest.mark.parametrize(
     "columns", [(None, "vocabulary"), ("batch", None), ("batch", "vocabulary")]

@@ -301,3 +301,17 @@ def test_tokens_outside_the_top_k_have_a_gradient():
 def test_teacher_has_no_gradient():
     found = jax.jit(jax.grad(rlaxlib.generalized_jsd, 1))(STUDENT, TEACHER)
     np.testing.assert_array_equal(found, 0.0)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_a_coefficient_of_0_removes_its_term_and_the_gradient(bad):
+    def kto(log_prob):
+        answers = np.array([True, False])
+        weights = {"undesirable_weight": 0.0}
+        return jnp.sum(rlaxlib.kto_loss(log_prob, np.zeros(2), answers, 0.0, **weights))
+
+    gradient = jax.grad(kto)(jnp.float32([0.0, bad]))
+    close(gradient, [-0.025, 0.0], atol=1e-6)
+    if bad > 0:  # The loss of a pair is 0, and so is its gradient.
+        for gradient in jax.grad(rlaxlib.bradley_terry_loss, (0, 1))(bad, 0.0):
+            assert gradient == 0

@@ -356,7 +356,7 @@ def test_percentile_update_without_returns_changes_nothing():
 def test_nan_return_gives_a_nan_percentile():
     returns = draw(40)
     returns[3] = np.nan
-    assert np.isnan(RANGE_UPDATE(RANGE_INIT(0.0), returns)[1].mean.low)
+    assert np.isnan(RANGE_UPDATE(RANGE_INIT(0.0), returns)[1].mean.lower)
 
 
 @pytest.mark.parametrize("masked", [False, True])

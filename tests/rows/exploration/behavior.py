@@ -26,7 +26,7 @@ def ez_greedy(
     preferences,
     epsilon,
     duration_exponent,
-    action,
+    a,
     remaining,
     max_duration,
     action_mask=None,
@@ -34,16 +34,16 @@ def ez_greedy(
     """Dabney et al. 2020, with durations from the inverse of their distribution."""
     legal = np.ones(len(preferences), bool) if action_mask is None else action_mask
     of_start, of_duration, of_action = jax.random.split(key, 3)
-    if remaining == 0 or not legal[action]:
+    if remaining == 0 or not legal[a]:
         shares = np.arange(1.0, max_duration + 1) ** -duration_exponent
         point = float(jax.random.uniform(of_duration)) * shares.sum()
         logits = np.where(legal, 0.0, -np.inf)
-        action = int(jax.random.categorical(of_action, logits))
+        a = int(jax.random.categorical(of_action, logits))
         starts = float(jax.random.uniform(of_start)) < epsilon
         remaining = np.flatnonzero(np.cumsum(shares) > point)[0] + 1 if starts else 0
     greedy = np.argmax(np.where(legal, preferences, -np.inf))
-    chosen = action if remaining > 0 else greedy
-    return [np.asarray(x) for x in (chosen, action, max(remaining - 1, 0))]
+    chosen = a if remaining > 0 else greedy
+    return [np.asarray(x) for x in (chosen, a, max(remaining - 1, 0))]
 
 
 def factorized_noise(key, num_inputs, num_outputs):
@@ -76,7 +76,7 @@ def make_ez_greedy(remaining):
         "preferences": rng.normal(size=ACTIONS),
         "epsilon": scalar(rng),
         "duration_exponent": scalar(rng, 1.5, 2.5),
-        "state.action": np.asarray(rng.integers(ACTIONS)),
+        "state.a": np.asarray(rng.integers(ACTIONS)),
         "state.remaining": np.asarray(remaining),
     }
 

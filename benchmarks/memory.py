@@ -101,6 +101,15 @@ def _token_log_probs(logits: Any, tokens: Any) -> Any:
     return rlaxlib.token_log_probs(logits, tokens).log_prob
 
 
+def _token_log_probs_and_entropies(logits: Any, tokens: Any) -> Any:
+    found = rlaxlib.token_log_probs(logits, tokens, with_entropy=True)
+    return found.log_prob + found.entropy
+
+
+def _log_prob_and_entropy(logits: Any, actions: Any) -> Any:
+    return _log_prob(logits, actions) + _entropy(logits)
+
+
 SOFTMAX = (
     Softmax(
         "`categorical_cross_entropy`",
@@ -125,6 +134,12 @@ SOFTMAX = (
         variables=(0, 1),
     ),
     Softmax("`token_log_probs`", _token_log_probs, _log_prob, ("logits", "actions")),
+    Softmax(
+        "`token_log_probs`, with entropies",
+        _token_log_probs_and_entropies,
+        _log_prob_and_entropy,
+        ("logits", "actions"),
+    ),
 )
 
 

@@ -69,6 +69,13 @@ def prepare_docstring(app, what, name, thing, options, lines):
     lines[:] = pages.with_math(text).split("\n")
 
 
+def widen_columns(app, doctree):
+    """Give the columns of a table equal widths on paper, where they hold names."""
+    for table in doctree.findall(nodes.table) if app.builder.format == "latex" else ():
+        if len(list(table.findall(nodes.colspec))) <= 4:
+            table["classes"] = ["colwidths-given"]
+
+
 # --- Equations. ---
 
 
@@ -143,6 +150,7 @@ def setup(app):
     app.connect("autodoc-process-docstring", prepare_docstring, priority=300)
     app.connect("source-read", add_notebook)
     app.connect("doctree-read", link_names)
+    app.connect("doctree-read", widen_columns)
     app.connect("doctree-read", read_equations)
     app.connect("doctree-read", keep_summary)
     app.connect("html-page-context", prepare, priority=100)

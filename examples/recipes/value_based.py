@@ -210,9 +210,10 @@ def mmd_dqn(params, target_params, apply, batch):
     """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
 
     Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Source:
-    github.com/thanhnguyentang/mmdrl@892dcbc, dopamine/agents. Usual: N = 200, Adam 5e-5
-    with epsilon 0.01/32, target network copied every 10,000 actions; in place of this
-    distance a sum of Gaussian kernels, exp(-d²/h) with h from 1 to 10.
+    github.com/thanhnguyentang/mmdrl@892dcbc, mmd_agent.py, the same loss for another
+    kernel. Usual: N = 200, Adam 5e-5 with epsilon 0.01/32, target network copied every
+    10,000 actions; in place of this distance a sum of Gaussian kernels, exp(-d²/h) with
+    h from 1 to 10.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     select = jax.vmap(lambda z, a: z[:, a])
@@ -389,9 +390,9 @@ def n_step_dqn(params, target_params, apply, batch, n=3):
     """n-step DQN: n rewards, then the target network. On streams.
 
     Mnih et al., 2016, https://arxiv.org/abs/1602.01783. Source:
-    github.com/chainer/chainerrl@7eed375, chainerrl/agents/dqn.py, by others. Usual
-    (there; github.com/google/dopamine): n = 5 without replay, with RMSProp 7e-4 and
-    epsilon 0.1, and 3 with it, otherwise those of DQN.
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/dqn.py, by others, the same
+    loss. Usual (there; github.com/google/dopamine): n = 5 without replay, with RMSProp
+    7e-4 and epsilon 0.1, and 3 with it, otherwise those of DQN.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, q_t = apply(params, s_tm1), apply(target_params, s_t)
@@ -454,10 +455,10 @@ def ape_x(params, target_params, apply, batch, exponent=0.4):
     The batch holds the n steps that begin with each sampled one. Returns the loss and
     the new priorities, before the exponent: use `has_aux=True`. Horgan et al., 2018,
     https://arxiv.org/abs/1803.00933. Source: github.com/kakaoenterprise/JORLDY@15a7536,
-    jorldy/core/agent/ape_x.py, by others, a square without ½ as the paper's with it.
-    Usual (paper): n = 3, a duelling network, batch 512, priority exponent 0.6,
-    `exponent` 0.4, centred RMSProp 6.25e-5 with epsilon 1.5e-7, gradients clipped to a
-    norm of 40, target network copied every 2,500 updates.
+    jorldy/core/agent/ape_x.py, by others, squares without ½: twice this loss, which is
+    the paper's. Usual (paper): n = 3, a duelling network, batch 512, priority exponent
+    0.6, `exponent` 0.4, centred RMSProp 6.25e-5 with epsilon 1.5e-7, gradients clipped
+    to a norm of 40, target network copied every 2,500 updates.
     """
     batch = n_step_batch(batch)
     q_tm1, q_t_selector = apply(params, batch.s_tm1), apply(params, batch.s_t)

@@ -48,8 +48,10 @@ def largest(logits: Array) -> Array:
 
 def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:
     """Return the gaps of any logits to the largest, and which are legal, as `gaps`."""
+    # The lowest float, divided by a higher temperature, would not be far below 0.
+    temperature = safe.at_most(jnp.asarray(temperature), 1e36)
     # One array of the size of the logits less than a gap of 0 and a mask would take.
-    floor = jax.lax.stop_gradient(2 * LOWEST * jnp.asarray(temperature))
+    floor = jax.lax.stop_gradient(2 * LOWEST * temperature)
     floor = safe.at_least(floor, float(cast(Any, jnp.finfo(logits.dtype)).min))
     gap = logits - highest
     gap = jnp.where(gap <= floor, floor, gap) / temperature

@@ -98,13 +98,15 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    # Not by `log_softmax`, which holds an array of the size of the logits.
-    x = jnp.where(logits <= _MASKED, _MASKED, logits)
+    # Not by `log_softmax`, nor picked from `x`: both hold an array like the logits.
+    x, picked = (
+        jnp.where(each <= _MASKED, _MASKED, each)
+        for each in (logits, indexing.pick(logits, tokens))
+    )
     largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
     temperature = temperature + jnp.zeros_like(largest)
     gap = (x - largest[..., None]) / temperature[..., None]
     log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
-    picked = indexing.pick(x, tokens)
     is_impossible = (picked <= _MASKED) & (largest > _MASKED)
     log_prob = (picked - largest) / temperature - log_total
     log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)

@@ -384,3 +384,12 @@ def test_gradients_by_the_temperature_match_finite_differences():
 def test_rejects_bad_arguments_in_traced_programs_too(call, message):
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         jax.eval_shape(call)
+
+
+@pytest.mark.parametrize("temperature", [1e-10, 1e9, 3e38])
+@pytest.mark.parametrize("illegal", [-np.inf, float(np.finfo(np.float32).min)])
+def test_an_illegal_action_has_probability_0_at_every_temperature(temperature, illegal):
+    pi = rlaxlib.softmax(temperature)
+    probs = pi.probs(np.float32([1.0, 1.0, illegal]))
+    np.testing.assert_array_equal(probs, [0.5, 0.5, 0.0])
+    assert not np.any(pi.probs(np.full(3, -np.inf, np.float32)))

@@ -14,6 +14,7 @@ from plain_losses import common as plain
 from plain_losses import exploration as explored
 from plain_losses import imitation as imitated
 from plain_losses import language as language_losses
+from plain_losses.agreement import AGREEMENT
 from recipes import exploration, imitation, language, policy_gradient, streaming
 
 import rlaxlib
@@ -34,7 +35,7 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo", "reppo_actor"),
+    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -95,15 +96,17 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
     # In NumPy, since JAX would compile the comparison of each shape.
     found = jax.tree.map(np.asarray, run(params, target_params))
     (loss, gradient, stopped), (plain, expected), after = found
-    if case.cosine is not None:
+    expectation = AGREEMENT[name]
+    if expectation.cosine is not None:
         found = cosine(gradient, expected)
-        np.testing.assert_allclose(found, case.cosine, atol=5e-3)
+        np.testing.assert_allclose(found, expectation.cosine, atol=5e-3)
     else:
-        if not case.meaningless:
-            np.testing.assert_allclose(loss, case.factor * plain, rtol=1e-4)
+        factor = expectation.factor
+        if expectation.compares_value:
+            np.testing.assert_allclose(loss, factor * plain, rtol=1e-4)
         for x, y in zip(*map(jax.tree.leaves, (gradient, expected)), strict=True):
-            atol = 1e-5 * max(case.factor, 1.0)
-            np.testing.assert_allclose(x, case.factor * y, rtol=1e-3, atol=atol)
+            atol = 1e-5 * max(factor, 1.0)
+            np.testing.assert_allclose(x, factor * y, rtol=1e-3, atol=atol)
     assert any(np.any(x) for x in jax.tree.leaves(gradient))
     if name not in MAY_RISE:
         assert after < plain
@@ -147,10 +150,7 @@ def test_recipes_name_the_source_that_they_are_compared_with():
         source = re.search(r"\S+@\w{7}", case.plain.__doc__ or "")
         if source:
             assert f"github.com/{source[0]}" in docstring, name
-        else:
-            assert "the same loss" not in docstring, name
-            assert case.factor == 1, name
-            assert case.cosine is None, name
+        assert AGREEMENT[name].is_of_paper == (not source), name
 
 
 def with_head(w, inputs):
@@ -213,7 +213,7 @@ def test_rewards_of_imitation_are_those_of_the_discriminator():
 
 def test_rnd_rewards_share_their_moments_between_streams():
     params, target_params = explored.params("features")
-    b = explored.STREAM
+    b = plain.STREAM
     state = rlaxlib.RndState(carried=jnp.zeros(explored.B))
     rewards, state = exploration.rnd_rewards(
         params, target_params, explored.features, b, state, discount=0.5

@@ -1,8 +1,8 @@
-"""Losses of agents in plain `jax.numpy`, and batches for them: the tests of recipes.
+"""Losses of recipes as their authors' code has them, and batches for them.
 
-`common.py` has batches, networks and what losses share, each other module the plain
-losses and the cases of one module of recipes. A plain loss names its source, a file at
-a commit, and is its loss, with its constants. Most are written from that file; those of
-the first version are the paper's formula, found equal to the file when they were read
-side by side.
+`common.py` has batches and networks, each other module the plain losses and the cases
+of one module of recipes. A plain loss is transcribed from the file that it names, at a
+commit, in the order and with the reductions of that file; where no code is known, from
+the paper. Streams are given to it in pieces without masks, as the authors have them:
+`common.rollouts`. `agreement.py` is the table of what is equal, and up to what.
 """

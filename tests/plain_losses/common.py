@@ -31,19 +31,12 @@ def integers(below, *shape):
 
 
 class Case(NamedTuple):
-    """A recipe, its source's loss in plain `jax.numpy`, and what gets no gradient.
-
-    The recipe is `factor` times that loss. Where it is another one on purpose, as its
-    docstring says, `cosine` is that of the two gradients.
-    """
+    """A recipe, its source's loss in plain `jax.numpy`, and what gets no gradient."""
 
     loss: object
     plain: object
     params: tuple
     stopped: str = ""
-    meaningless: bool = False
-    factor: float = 1.0
-    cosine: float | None = None
 
 
 APPLY = "apply", "log_prob"  # Names of the function after the parameters.
@@ -304,32 +297,9 @@ def log_prob(logits, a):
     return pick(jax.nn.log_softmax(logits), a)
 
 
-def both(apply, w, b=None):
-    """Return the outputs for both observations of a batch, by default of streams."""
-    b = STREAM if b is None else b
-    return apply(w, b.s_tm1), apply(w, b.s_t)
-
-
 def mean_entropy(logits):
     log_pi = jax.nn.log_softmax(logits)
     return -jnp.mean(jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1))
-
-
-def backward(r_t, discount_t, v_t, lambda_, last):
-    """Return λ-returns of streams, by a loop."""
-    returns = []
-    for t in reversed(range(r_t.shape[1])):
-        mixed = (1 - lambda_) * v_t[:, t] + lambda_ * last
-        last = r_t[:, t] + discount_t[:, t] * mixed
-        returns.append(last)
-    return jnp.stack(returns[::-1], axis=1)
-
-
-def project(r, discount, probs, atoms):
-    """Return the projection of shifted atoms onto the same atoms (C51)."""
-    z = jnp.clip(r[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
-    distance = jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
-    return jnp.sum(probs[:, :, None] * jnp.clip(1 - distance, 0, 1), axis=1)
 
 
 def cross_entropy(probs, logits):
@@ -346,13 +316,6 @@ def two_hot(x, bins):
     return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
 
 
-def quantile(x, tau, y):
-    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
-    u = stop(y)[:, None] - x[:, :, None]
-    weight = jnp.abs(tau[..., :, None] - (u < 0))
-    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
-
-
 def one_step(value, b=ONE):
     return b.r_t + b.discount_t * value
 
@@ -361,54 +324,11 @@ def rescale(x):
     return jnp.sign(x) * (jnp.sqrt(jnp.abs(x) + 1) - 1) + 1e-3 * x
 
 
-def critics_loss(q, target):
-    return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1)) / 2
-
-
 def squares(q, target):
     """Return the sum of the mean squared errors of all critics, without ½."""
     return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1))
 
 
-def draw(w, s, key=KEY):
-    mu, sigma = mean_and_stddev(w, s)
-    noise = jax.random.normal(key, mu.shape)
-    u = mu + sigma * noise
-    log_cosh = jnp.logaddexp(u, -u) - jnp.log(2)
-    density = -(noise**2) / 2 - jnp.log(sigma) - jnp.log(2 * jnp.pi) / 2
-    return jnp.tanh(u), jnp.sum(density + 2 * log_cosh, axis=-1)
-
-
-def kl_terms(kl, alpha, epsilon):
-    return stop(alpha) * kl + alpha * (epsilon - stop(kl))
-
-
-def n_step(r_t, discount_t, v_t, n):
-    """Return n-step returns of streams, each by a loop."""
-    steps = r_t.shape[1]
-    returns = []
-    for t in range(steps):
-        end = min(t + n, steps)
-        value = v_t[:, end - 1]
-        for k in reversed(range(t, end)):
-            value = r_t[:, k] + discount_t[:, k] * value
-        returns.append(value)
-    return jnp.stack(returns, axis=1)
-
-
 def undo(y):
     root = jnp.sqrt(1 + 4e-3 * (jnp.abs(y) + 1 + 1e-3))
     return jnp.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
-
-
-def retrace(q_t, pi_t, lambda_, r_t=STREAM.r_t):
-    """Return the Retrace returns of streams, by a loop."""
-    b, v_t = STREAM, jnp.sum(pi_t * q_t, axis=-1)
-    mu = jnp.exp(log_prob(b.logits_tm1, b.a_tm1))
-    returns, correction = [], jnp.zeros(B)
-    for k in reversed(range(T)):
-        returns.append(r_t[:, k] + b.discount_t[:, k] * (v_t[:, k] + correction))
-        a = b.a_tm1[:, k]
-        c = lambda_ * jnp.minimum(1, pick(pi_t[:, k - 1], a) / mu[:, k])
-        correction = c * (returns[-1] - pick(q_t[:, k - 1], a))
-    return jnp.stack(returns[::-1], axis=1)

@@ -474,35 +474,30 @@ CASES = {
         plain_ddpg_critic,
         DPG_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "ddpg_actor": Case(
         of(recipes.ddpg_actor, DPG, ACTION),
         plain_ddpg_actor,
         DPG_PARAMS,
         "critic",
-        True,
     ),
     "p_dqn_critic": Case(
         of(recipes.p_dqn_critic, P_DQN, HYBRID),
         plain_p_dqn_critic,
         P_DQN_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "p_dqn_actor": Case(
         of(recipes.p_dqn_actor, P_DQN, HYBRID),
         plain_p_dqn_actor,
         P_DQN_PARAMS,
         "critic",
-        meaningless=True,
     ),
     "td3_critic": Case(
         of(recipes.td3_critic, TD3, ACTION, KEY),
         plain_td3_critic,
         TD3_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "td3_actor": Case(
         of(recipes.td3_actor, TD3, ACTION), plain_td3_actor, TD3_PARAMS, "critic"
@@ -527,7 +522,6 @@ CASES = {
         plain_sac_actor,
         SAC_PARAMS,
         "critic",
-        cosine=0.99,
     ),
     "sac_temperature": Case(
         of(recipes.sac_temperature, SAC, ACTION, KEY, -2.0),
@@ -539,7 +533,6 @@ CASES = {
         plain_redq_critic,
         SAC_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "redq_actor": Case(
         of(recipes.redq_actor, SAC, ACTION, KEY, 0.2),
@@ -552,7 +545,6 @@ CASES = {
         plain_tqc_critic,
         TQC_PARAMS,
         "actor",
-        factor=M,
     ),
     "tqc_actor": Case(
         of(recipes.tqc_actor, TQC, ACTION, KEY, 0.2),

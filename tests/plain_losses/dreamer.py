@@ -208,6 +208,5 @@ CASES = {
         of(recipes.dreamer_replay_critic, critic_logits, REPLAYED),
         plain_dreamer_replay_critic,
         CRITIC_PARAMS,
-        factor=B * T / (B * T - 2),
     ),
 }

@@ -64,7 +64,6 @@ CASES = {
         lambda p, t: recipes.fqe(p, t, Q, policy, ONE),
         plain_fqe,
         Q_PARAMS,
-        cosine=0.998,
     ),
     "successor_features": Case(
         lambda p, t: recipes.successor_features(p, t, PSI, FEATURES, TASK),

@@ -158,37 +158,31 @@ def plain_tdc(p, t, second=False):
 
 
 CASES = {
-    "rnd": Case(
-        of(recipes.rnd, features, ONE), plain_rnd, params("features"), factor=M
-    ),
+    "rnd": Case(of(recipes.rnd, features, ONE), plain_rnd, params("features")),
     "ngu_embedding": Case(
         of(recipes.ngu_embedding, NET, ONE),
         plain_ngu_embedding,
         params("features", "inverse"),
     ),
-    "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS, cosine=0.928),
+    "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS),
     "icm": Case(
         of(recipes.icm, NET, ONE),
         plain_icm,
         params("features", "forward", "inverse"),
-        cosine=0.994,
     ),
     "bootstrapped_dqn": Case(
         of(recipes.bootstrapped_dqn, NET, MASKED),
         plain_bootstrapped_dqn,
         params("features", "heads"),
-        factor=0.5,
     ),
     "tdc": Case(
         of(streaming.tdc, NET, RATIOS),
         plain_tdc,
         params("value", "correction"),
-        meaningless=True,
     ),
     "gtd2": Case(
         of(streaming.gtd2, NET, RATIOS),
         lambda p, t: plain_tdc(p, t, second=True),
         params("value", "correction"),
-        meaningless=True,
     ),
 }

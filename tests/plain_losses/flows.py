@@ -179,9 +179,7 @@ for step in range(K):
 CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 
 CASES = {
-    "flow_bc": Case(
-        of(recipes.flow_bc, field, ACTION, KEY), plain_flow_bc, PARAMS, factor=D
-    ),
+    "flow_bc": Case(of(recipes.flow_bc, field, ACTION, KEY), plain_flow_bc, PARAMS),
     "fql_critic": Case(
         of(
             *(recipes.fql_critic, two_critics, ACTION, KEY),
@@ -203,9 +201,7 @@ CASES = {
     "diffusion_bc": Case(
         of(recipes.diffusion_bc, field, ACTION, KEY), plain_diffusion_bc, PARAMS
     ),
-    "qsm": Case(
-        of(recipes.qsm, field, ACTION, KEY, critic), plain_qsm, PARAMS, factor=D / 2
-    ),
+    "qsm": Case(of(recipes.qsm, field, ACTION, KEY, critic), plain_qsm, PARAMS),
     "diffusion_ppo": Case(
         of(recipes.diffusion_ppo, field, CHAIN, ADV), plain_diffusion_ppo, PARAMS
     ),

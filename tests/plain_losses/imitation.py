@@ -172,7 +172,6 @@ CASES = {
         of(recipes.airl, AIRL, JUDGED, JUDGED_EXPERT),
         plain_airl,
         (AIRL_PARAMS, None),
-        factor=2.0,
     ),
-    "sqil": Case(of(recipes.sqil, Q, MIXED), plain_sqil, Q_PARAMS, cosine=0.889),
+    "sqil": Case(of(recipes.sqil, Q, MIXED), plain_sqil, Q_PARAMS),
 }

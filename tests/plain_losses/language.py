@@ -72,10 +72,6 @@ def masked_mean(x, mask=MASK):
     return jnp.sum(x * mask) / jnp.sum(mask)
 
 
-def seq_mean_token_sum(x):
-    return jnp.mean(jnp.sum(x * MASK, axis=-1))
-
-
 def seq_mean_token_mean(x):
     return jnp.mean(jnp.sum(x * MASK, axis=-1) / jnp.sum(MASK, axis=-1))
 
@@ -379,19 +375,18 @@ def plain_sampled_distillation(p, t):
 
 
 def case(name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, **kwargs):
-    names = ("factor", "cosine", "meaningless")
-    agreement = {name: kwargs.pop(name) for name in names if name in kwargs}
-    loss = of(getattr(recipes, name), apply, batch, *args, **kwargs)
-    return Case(loss, plain, params, **agreement)
+    return Case(
+        of(getattr(recipes, name), apply, batch, *args, **kwargs), plain, params
+    )
 
 
 CASES = {
     "grpo": case("grpo", plain_grpo),
     "dr_grpo": case("dr_grpo", plain_dr_grpo, max_length=100),
     "dapo": case("dapo", plain_dapo, max_length=4, cache_length=2),
-    "rloo": case("rloo", plain_rloo, batch=ON_POLICY, meaningless=True),
-    "remax": case("remax", plain_remax, cosine=1.0),
-    "opo": case("opo", plain_opo, batch=ON_POLICY, meaningless=True),
+    "rloo": case("rloo", plain_rloo, batch=ON_POLICY),
+    "remax": case("remax", plain_remax),
+    "opo": case("opo", plain_opo, batch=ON_POLICY),
     "reinforce_plus_plus": case("reinforce_plus_plus", plain_reinforce_plus_plus),
     "gspo": case("gspo", plain_gspo),
     "cispo": case("cispo", plain_cispo),
@@ -404,12 +399,11 @@ CASES = {
         1.0,
         apply=bigrams_and_values,
         params=WIDE_TABLE,
-        cosine=0.999,
     ),
     "dpo": case("dpo", plain_dpo, batch=PREFERENCES),
     "ipo": case("ipo", plain_ipo, batch=PREFERENCES),
     "simpo": case("simpo", plain_simpo, batch=PREFERENCES),
-    "orpo": case("orpo", plain_orpo, batch=PREFERENCES, cosine=0.903),
+    "orpo": case("orpo", plain_orpo, batch=PREFERENCES),
     "kto": case("kto", plain_kto),
     "reward_model": case(
         "reward_model", plain_reward_model, apply=score, batch=PREFERENCES
@@ -417,8 +411,6 @@ CASES = {
     "rlhf_ppo": case(
         "rlhf_ppo", plain_rlhf_ppo, apply=bigrams_and_values, params=WIDE_TABLE
     ),
-    "sampled_distillation": case(
-        "sampled_distillation", plain_sampled_distillation, factor=1 / 20
-    ),
+    "sampled_distillation": case("sampled_distillation", plain_sampled_distillation),
     "on_policy_distillation": case("on_policy_distillation", plain_distillation),
 }

@@ -219,10 +219,10 @@ def plain_pass_at_k(p, t):
     return jnp.mean(jnp.sum(-advantages * logps(p) * MASK, axis=-1))
 
 
-def case(name, batch=ANSWERS, *args, factor=1.0, cosine=None, **settings):
+def case(name, batch=ANSWERS, *args, **settings):
     recipe, plain = getattr(recipes, name), globals()[f"plain_{name}"]
     loss = of(recipe, bigrams, batch, *args, **settings)
-    return Case(loss, plain, TABLE, factor=factor, cosine=cosine)
+    return Case(loss, plain, TABLE)
 
 
 CASES = {
@@ -231,10 +231,10 @@ CASES = {
     "vespo": case("vespo"),
     "otb": case("otb"),
     "dft": case("dft"),
-    "topr": case("topr", SIGNED, cosine=0.909),
-    "dro": case("dro", cosine=0.996),
+    "topr": case("topr", SIGNED),
+    "dro": case("dro"),
     "kl_cov": case("kl_cov", fraction=0.2),
-    "gdpo": case("gdpo", SEVERAL, WEIGHTS, factor=(20 / 19) ** 0.5),
+    "gdpo": case("gdpo", SEVERAL, WEIGHTS),
     "prime_ipo": case("prime_ipo", bound=0.1),
     "clip_cov": case("clip_cov", key=KEY, fraction=1.0, **COVARIANCES),
     "pass_at_k": case("pass_at_k", k=2),

@@ -137,10 +137,8 @@ def plain_happo(p, t):
 
 
 CASES = {
-    "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS, factor=0.5),
-    "qmix": Case(
-        of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS, factor=0.5
-    ),
+    "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS),
+    "qmix": Case(of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS),
     "mappo": Case(
         of(recipes.mappo, logits_and_value, STEPS, ADV, TARGET), plain_mappo, MIX_PARAMS
     ),

@@ -341,13 +341,12 @@ CASES = {
         plain_iql_critic,
         NET_PARAMS,
         CRITIC,
-        factor=0.5,
     ),
     "iql_actor": Case(
         of(recipes.iql_actor, NET, DATA), plain_iql_actor, NET_PARAMS, ACTOR
     ),
     "xql_value": Case(
-        of(recipes.xql_value, NET, DATA), plain_xql_value, NET_PARAMS, VALUE, cosine=1.0
+        of(recipes.xql_value, NET, DATA), plain_xql_value, NET_PARAMS, VALUE
     ),
     "sql_value": Case(
         of(recipes.sql_value, NET, DATA), plain_sql_value, NET_PARAMS, VALUE
@@ -361,14 +360,12 @@ CASES = {
         plain_awac_critic,
         NET_PARAMS,
         CRITIC,
-        factor=0.5,
     ),
     "awac_actor": Case(
         of(recipes.awac_actor, NET, DATA, KEY),
         plain_awac_actor,
         NET_PARAMS,
         ACTOR,
-        cosine=1.0,
     ),
     "crr_actor": Case(
         of(recipes.crr_actor, NET, DATA, KEY), plain_crr_actor, NET_PARAMS, ACTOR
@@ -378,7 +375,6 @@ CASES = {
         plain_cql_critic,
         NET_PARAMS,
         CRITIC,
-        factor=0.5,
     ),
     "cql_temperature": Case(
         of(recipes.cql_temperature, NET, DATA, KEY, num_samples=2),
@@ -390,7 +386,6 @@ CASES = {
         plain_cal_ql_critic,
         NET_PARAMS,
         CRITIC,
-        factor=0.5,
     ),
     "discrete_cql": Case(
         of(recipes.discrete_cql, Q, ONE), plain_discrete_cql, Q_PARAMS
@@ -400,21 +395,18 @@ CASES = {
         plain_edac_critic,
         NET_PARAMS,
         CRITIC,
-        factor=0.5,
     ),
     "td3_bc_actor": Case(
         of(recipes.td3_bc_actor, TD3, DATA),
         plain_td3_bc_actor,
         TD3_PARAMS,
         "critic",
-        factor=D,
     ),
     "rebrac_critic": Case(
         of(recipes.rebrac_critic, TD3, DATA, KEY),
         plain_rebrac_critic,
         TD3_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "rebrac_actor": Case(
         of(recipes.rebrac_actor, TD3, DATA), plain_rebrac_actor, TD3_PARAMS, "critic"

@@ -114,7 +114,6 @@ CASES = {
         of(recipes.qdagger, Q, ONE, td_loss, 0.7, 0.5),
         plain_qdagger,
         Q_PARAMS,
-        meaningless=True,
     ),
     "gaussian_ppo": Case(
         of(recipes.gaussian_ppo, gaussian_and_value, ACTIONS, ADV, TARGET),

@@ -170,6 +170,5 @@ CASES = {
         of(recipes.sampled_muzero_policy, mean_and_stddev, SEQUENCES),
         plain_sampled_muzero_policy,
         (normal(F, 2 * D), None),
-        meaningless=True,
     ),
 }

@@ -531,16 +531,13 @@ CASES = {
         of(recipes.impala, policy_and_value, ROLLOUTS),
         plain_impala,
         PAIR_PARAMS,
-        factor=1 / 18,
     ),
     "acer": Case(
         of(recipes.acer, policy_and_q, ROLLOUTS, 1.5, max_change=5.0),
         plain_acer,
         TWO_Q_PARAMS,
     ),
-    "coma": Case(
-        of(recipes.coma, policy_and_q, ROLLOUTS), plain_coma, TWO_Q_PARAMS, cosine=0.967
-    ),
+    "coma": Case(of(recipes.coma, policy_and_q, ROLLOUTS), plain_coma, TWO_Q_PARAMS),
     "ppo": Case(of(recipes.ppo, policy_and_value, ROLLOUTS), plain_ppo, PAIR_PARAMS),
     "spo": Case(of(recipes.spo, policy_and_value, ROLLOUTS), plain_spo, PAIR_PARAMS),
     "discovered_policy_optimization": Case(
@@ -587,7 +584,6 @@ CASES = {
         plain_discrete_sac_critic,
         DISCRETE_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "discrete_sac_actor": Case(
         of(recipes.discrete_sac_actor, DISCRETE, ONE, 0.2),

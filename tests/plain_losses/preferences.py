@@ -57,15 +57,15 @@ def plain_f_dpo(p, t):
     return -jnp.mean(jnp.log(sigmoid(0.1 * slopes)))
 
 
-def case(name, factor=1.0, **settings):
+def case(name, **settings):
     plain = globals()[f"plain_{name}"]
     loss = of(getattr(recipes, name), bigrams, PREFERENCES, **settings)
-    return Case(loss, plain, TABLE, factor=factor)
+    return Case(loss, plain, TABLE)
 
 
 CASES = {
-    "sppo": case("sppo", factor=2.0, beta=0.1),
-    "bco": case("bco", factor=2.0, shift=0.05),
+    "sppo": case("sppo", beta=0.1),
+    "bco": case("bco", shift=0.05),
     "apo_zero": case("apo_zero"),
     "nca": case("nca", beta=0.1),
     "exo": case("exo", label_smoothing=0.1),

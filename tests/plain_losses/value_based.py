@@ -499,17 +499,14 @@ CASES = {
         of(recipes.persistent_advantage_learning, Q, ONE),
         plain_persistent_advantage_learning,
         Q_PARAMS,
-        cosine=0.998,
     ),
     "deep_mellow": Case(
         of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
     ),
-    "pcl": Case(of(recipes.pcl, Q, ROLLOUTS), plain_pcl, Q_PARAMS, cosine=0.760),
+    "pcl": Case(of(recipes.pcl, Q, ROLLOUTS), plain_pcl, Q_PARAMS),
     "n_step_dqn": Case(of(recipes.n_step_dqn, Q, ROLLOUTS), plain_n_step_dqn, Q_PARAMS),
-    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS, meaningless=True),
-    "double_dqn": Case(
-        of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS, meaningless=True
-    ),
+    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
+    "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
     "dueling_dqn": Case(
         of(recipes.dueling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
         plain_dueling_dqn,
@@ -524,8 +521,6 @@ CASES = {
         plain_fqf_fractions,
         FQF_PARAMS,
         "quantiles",
-        meaningless=True,
-        factor=1 / B,
     ),
     "rainbow": Case(of(recipes.rainbow, ATOMS, WINDOWS), plain_rainbow, ATOMS_PARAMS),
     "munchausen_dqn": Case(
@@ -536,8 +531,7 @@ CASES = {
         of(recipes.r2d2, recurrent, SEQUENCE, 2, 2),
         plain_r2d2,
         Q_PARAMS,
-        factor=1 / 3,
     ),
-    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS, factor=0.5),
+    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS),
     "pqn": Case(of(recipes.pqn, Q, ROLLOUTS, PQN_TARGETS), plain_pqn, Q_PARAMS),
 }

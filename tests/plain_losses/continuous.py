@@ -34,21 +34,17 @@ from plain_losses.common import (
     D,
     M,
     actor_critic,
-    critics_loss,
     cross_entropy,
-    draw,
     mean_and_stddev,
     normal,
     of,
     one_step,
     pick,
-    project,
-    quantile,
     seed,
     squares,
     stop,
 )
-from plain_losses.value_based import categorical
+from plain_losses.value_based import categorical, quantile
 
 seed(__name__)
 
@@ -273,6 +269,26 @@ def plain_mpo(p, t):
     return loss + penalty_and_dual_loss(
         kl_divergence(*fixed_mean), alpha_stddev, 0.0001
     )
+
+
+def draw(w, s, key=KEY):
+    mu, sigma = mean_and_stddev(w, s)
+    noise = jax.random.normal(key, mu.shape)
+    u = mu + sigma * noise
+    log_cosh = jnp.logaddexp(u, -u) - jnp.log(2)
+    density = -(noise**2) / 2 - jnp.log(sigma) - jnp.log(2 * jnp.pi) / 2
+    return jnp.tanh(u), jnp.sum(density + 2 * log_cosh, axis=-1)
+
+
+def critics_loss(q, target):
+    return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1)) / 2
+
+
+def project(r, discount, probs, atoms):
+    """Return the projection of shifted atoms onto the same atoms (C51)."""
+    z = jnp.clip(r[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
+    distance = jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
+    return jnp.sum(probs[:, :, None] * jnp.clip(1 - distance, 0, 1), axis=1)
 
 
 def soft_value(p, net, reduce):

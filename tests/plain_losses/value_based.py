@@ -39,7 +39,6 @@ from plain_losses.common import (
     pick,
     policy_and_value,
     pool,
-    quantile,
     recurrent,
     rescale,
     seed,
@@ -459,6 +458,13 @@ def plain_n_step_dqn(p, t):
 
 FIRST = {k: x[:, :3] for k, x in vars(ROLLOUTS).items() if x is not None and x.ndim > 1}
 WINDOWS = ROLLOUTS._replace(**FIRST)
+
+
+def quantile(x, tau, y):
+    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
+    u = stop(y)[:, None] - x[:, :, None]
+    weight = jnp.abs(tau[..., :, None] - (u < 0))
+    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
 
 
 def plain_munchausen_iqn(p, t):

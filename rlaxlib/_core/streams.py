@@ -73,6 +73,8 @@ def of_steps(sample_mask: Array, x: Array) -> Array:
     count that are before or after a valid step.
     """
     mask: Any = sample_mask
+    if not mask.ndim:  # Of all of `x`.
+        return mask
     if x.shape[0] > mask.shape[0]:
         library: Any = np if isinstance(mask, np.ndarray) else jnp
         mask = library.pad(mask, (0, 1)) | library.pad(mask, (1, 0))

@@ -92,7 +92,7 @@ COMPARED = sorted(path.stem for path in FORMULAS.glob("[a-z]*.py"))
 
 # Pages whose rows name functions only: rlax has the same names, Stoix functions of its
 # own, which `test_from_stoix.py` compares.
-NAMES_ONLY = ["rlax", "stoix", "trfl"]
+NAMES_ONLY = ["rlax", "stoix"]
 
 
 def test_each_other_page_has_formulas():

@@ -133,15 +133,15 @@ def chained(x, x_t):
         later = t + 1 + np.flatnonzero(IS_VALID[i, t + 1 :])
         if len(later):
             x_t[i, t] = x[i, later[0]]
-    return jnp.asarray(x_t)
+    return jax.device_put(x_t)
 
 
 ROLLOUTS = STREAM._replace(
-    discount_t=jnp.where(IS_END, 0.0, GAMMA),
-    s_t=chained(STREAM.s_tm1, STREAM.s_t),
-    v_t=chained(STREAM.v_tm1, STREAM.v_t),
-    truncated_t=jnp.asarray(IS_CUT),
-    sample_mask=jnp.asarray(IS_VALID),
+    discount_t=jax.device_put(np.where(IS_END, 0.0, GAMMA).astype(np.float32)),
+    s_t=chained(np.asarray(STREAM.s_tm1), STREAM.s_t),
+    v_t=chained(np.asarray(STREAM.v_tm1), STREAM.v_t),
+    truncated_t=jax.device_put(IS_CUT),
+    sample_mask=jax.device_put(IS_VALID),
 )
 
 
@@ -156,9 +156,11 @@ def rollouts(b=ROLLOUTS):
         for t in np.split(valid, 1 + np.flatnonzero(IS_CUT[i, valid])):
             if len(t):
                 fields = {name: x for name, x in vars(b).items() if np.ndim(x) > 1}
-                piece = Batch(**{name: x[i, t] for name, x in fields.items()})
-                piece.obs = jnp.concatenate([piece.s_tm1, piece.s_t[-1:]])
-                piece.values = jnp.concatenate([piece.v_tm1, piece.v_t[-1:]])
+                # In NumPy, since JAX would compile a program for each length.
+                taken = {name: np.asarray(x)[i, t] for name, x in fields.items()}
+                piece = Batch(**taken)
+                piece.obs = np.concatenate([piece.s_tm1, piece.s_t[-1:]])
+                piece.values = np.concatenate([piece.v_tm1, piece.v_t[-1:]])
                 piece.dones = IS_END[i, t].astype(np.float32)
                 yield piece
 

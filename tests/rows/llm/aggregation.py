@@ -57,15 +57,23 @@ def row(
     gradient=None,
     constants=(),
     condition=1.0,
+    targets=(),
     **attributes,
 ):
     settings = settings or {}
-    gradients = Gradients(constants=constants)
+    gradients = Gradients(constants=constants, targets=targets)
     if gradient is not None:
+
+        def stopped(x, fixed):
+            moved = {name: y for name, y in x.items() if name not in targets}
+            return gradient(moved, fixed, settings)
+
         gradients = Gradients(
+            stopped_definition=stopped if targets else None,
             free_definition=functools.partial(gradient, settings=settings),
             first_order_only="Part of its gradient is stopped.",
             constants=constants,
+            targets=targets,
         )
     return Row(
         definition,
@@ -73,7 +81,7 @@ def row(
         case,
         name=name,
         settings=settings,
-        precision=Precision(single_outputs=(0,), condition=condition),
+        precision=Precision(single_outputs=tuple(range(5)), condition=condition),
         **{"gradients": gradients, **attributes},
     )
 

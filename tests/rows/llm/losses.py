@@ -158,10 +158,6 @@ def weighted(weight, *names):
     return surrogate
 
 
-def cispo_weights(log_prob, old_log_prob, adv, **bounds):
-    return -adv * cispo_weight(log_prob, old_log_prob, **bounds)
-
-
 OLD = ("log_prob", "old_log_prob")
 
 
@@ -170,8 +166,10 @@ STEP = (*OLD, "adv")
 
 def cispo_moved(x, fixed, settings):
     """Differentiate the loss with fixed weights, and all statistics."""
-    loss = weighted(cispo_weights, *STEP)(x, fixed, settings)
-    return [loss, *cispo_loss(**fixed | x, **settings)[1:]]
+    weight = cispo_weight(*(fixed[name] for name in OLD), **settings)
+    loss = -x.get("adv", fixed["adv"]) * weight * x["log_prob"]
+    statistics = cispo_loss(**fixed | x, **settings)[1:]
+    return [kept(fixed.get("sample_mask"), loss), *statistics]
 
 
 KL = weighted(lambda x, y, **_: x - y, "log_prob", "ref_log_prob")
@@ -198,7 +196,8 @@ ROWS = [
             settings,
             cispo_moved,
             condition=8.0,
-            constants=FIXED,
+            constants=FIXED[:1],
+            targets=FIXED[1:],
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -214,7 +213,7 @@ ROWS = [
             case,
             settings,
             condition=8.0,
-            constants=FIXED,
+            targets=tuple(name for name in FIXED if name in names),
         )
         for case, names, settings in [
             ("", STEP, {}),
@@ -248,7 +247,7 @@ ROWS = [
             case,
             settings,
             condition=8.0,
-            constants=FIXED,
+            targets=FIXED,
         )
         for case, names, sign, settings in [
             ("", (), 1.0, {}),

@@ -1,0 +1,188 @@
+"""TRFL, google-deepmind/trfl@ed6eff5.
+
+`trfl/value_ops.py`, `trfl/action_value_ops.py`, `trfl/sequence_ops.py`,
+`trfl/retrace_ops.py`, `trfl/continuous_retrace_ops.py`, `trfl/dist_value_ops.py`,
+`trfl/pixel_control_ops.py`, `trfl/vtrace_ops.py`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from from_pages import flags, integers, normal, uniform
+from from_pages.coax import of_bins
+
+A, M, T = 4, 11, 6
+stop = jax.lax.stop_gradient
+INPUTS = {
+    "v": normal(),
+    "q": normal(A),
+    "a": jnp.int32(2),
+    "r_t": jnp.float32(0.3),
+    "pcont_t": jnp.float32(0.9),
+    "next_v": normal(),
+    "next_q": normal(A),
+    "selector": normal(A),
+    "next_a": jnp.int32(1),
+    "probs": jax.nn.softmax(normal(A)),
+    "values": (values := normal(T + 1))[:-1],
+    "next_values": values[1:],
+    "rewards": normal(T),
+    "pcontinues": 0.9 * (1 - flags(2, length=T)),
+    "lambdas": uniform(T),
+    "qs": normal(T, A),
+    "next_qs": normal(T, A),
+    "actions": (actions := integers(A, T + 1))[:-1],
+    "next_actions": actions[1:],
+    "pi": jax.nn.softmax(normal(T, A)),
+    "mu": uniform(T, low=0.1),
+    "q_values": normal(T),
+    "log_rhos": normal(T, scale=0.3),
+    "atoms": jnp.linspace(-2.0, 2.0, M),
+    "logits": normal(A, M),
+    "next_logits": normal(A, M),
+    "images": uniform(3, 4, 4, 2),
+    "policy_logits": normal(T, A),
+    "behaviour_logits": normal(T, A),
+}
+TRAINED = {"v", "q", "qs", "logits"}
+
+
+def loss(target, prediction):
+    return 0.5 * (stop(target) - prediction) ** 2
+
+
+def pick(x, a):
+    return jnp.take_along_axis(x, a[:, None], axis=1)[:, 0]
+
+
+def multistep_forward_view(rewards, pcontinues, next_values, lambdas):
+    total, found = next_values[-1], []
+    for t in reversed(range(T)):
+        mixed = lambdas[t] * total + (1 - lambdas[t]) * next_values[t]
+        total = rewards[t] + pcontinues[t] * mixed
+        found = [total, *found]
+    return jnp.stack(found)
+
+
+LAMBDA = jnp.full(T, 0.8)
+
+
+def td_lambda(values, rewards, pcontinues, next_values):
+    returns = multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
+    return jnp.sum(loss(returns, values))
+
+
+def qlambda(qs, actions, rewards, pcontinues, next_qs):
+    best = jnp.max(next_qs, axis=1)
+    target = multistep_forward_view(rewards, pcontinues, best, LAMBDA)
+    return loss(target, pick(qs, actions))
+
+
+def sarsa_lambda(qs, actions, rewards, pcontinues, next_qs, next_actions):
+    taken = pick(next_qs, next_actions)
+    target = multistep_forward_view(rewards, pcontinues, taken, LAMBDA)
+    return loss(target, pick(qs, actions))
+
+
+def retrace_core(qs, next_qs, actions, next_actions, rewards, pcontinues, pi, mu):
+    c_t = 0.8 * jnp.minimum(1.0, pick(pi, next_actions) / mu)
+    expected, taken = jnp.sum(pi * next_qs, axis=1), pick(next_qs, next_actions)
+    target, found = None, []
+    for t in reversed(range(T)):
+        value = expected[t]
+        if t < T - 1:
+            value = value + c_t[t] * (target - taken[t])
+        target = rewards[t] + pcontinues[t] * value
+        found = [target, *found]
+    return loss(jnp.stack(found), pick(qs, actions))
+
+
+def continuous_retrace(q_values, next_values, rewards, pcontinues, log_rhos):
+    cs = jnp.minimum(1.0, jnp.exp(log_rhos))
+    cs = 0.8 * jnp.append(cs[1:], 1.0)
+    deltas, total, found = rewards + pcontinues * next_values - q_values, 0.0, []
+    for t in reversed(range(T)):
+        total = deltas[t] + pcontinues[t] * cs[t] * total
+        found = [total, *found]
+    return jnp.stack(found) + q_values
+
+
+def dist_td(atoms, logits, r_t, pcont_t, next_logits):
+    return of_bins(atoms, logits[0], r_t, pcont_t, next_logits[0])
+
+
+def dist_q(atoms, logits, a, r_t, pcont_t, next_logits):
+    best = jnp.argmax(jax.nn.softmax(next_logits) @ atoms)
+    return of_bins(atoms, logits[a], r_t, pcont_t, next_logits[best])
+
+
+def dist_double_q(atoms, logits, a, r_t, pcont_t, next_logits, selector):
+    return of_bins(atoms, logits[a], r_t, pcont_t, next_logits[jnp.argmax(selector)])
+
+
+def pixel_control(images):
+    """Return the mean absolute change of each cell of 2 by 2 pixels."""
+    change = jnp.abs(images[1:] - images[:-1])
+    return jnp.mean(change.reshape(2, 2, 2, 2, 2, 2), axis=(2, 4, 5))
+
+
+def scan_discounted_sum(rewards, pcontinues, next_v):
+    total, found = next_v, []
+    for t in reversed(range(T)):
+        total = rewards[t] + pcontinues[t] * total
+        found = [total, *found]
+    return jnp.stack(found)
+
+
+def vtrace(values, next_values, rewards, pcontinues, log_rhos):
+    rhos = jnp.minimum(1.0, jnp.exp(log_rhos))
+    deltas, total, found = rhos * (rewards + pcontinues * next_values - values), 0.0, []
+    for t in reversed(range(T)):
+        total = deltas[t] + pcontinues[t] * rhos[t] * total
+        found = [total, *found]
+    vs = jnp.stack(found) + values
+    later = jnp.append(vs[1:], next_values[-1])
+    return vs, rhos * (rewards + pcontinues * later - values)
+
+
+ROWS = {
+    "td_learning": lambda v, r_t, pcont_t, next_v: loss(r_t + pcont_t * next_v, v),
+    "qlearning": lambda q, a, r_t, pcont_t, next_q: loss(
+        r_t + pcont_t * jnp.max(next_q), q[a]
+    ),
+    "double_qlearning": lambda q, a, r_t, pcont_t, next_q, selector: loss(
+        r_t + pcont_t * next_q[jnp.argmax(selector)], q[a]
+    ),
+    "persistent_qlearning": lambda q, a, r_t, pcont_t, next_q: loss(
+        r_t + pcont_t * (0.5 * jnp.max(next_q) + 0.5 * next_q[a]), q[a]
+    ),
+    "sarsa": lambda q, a, r_t, pcont_t, next_q, next_a: loss(
+        r_t + pcont_t * next_q[next_a], q[a]
+    ),
+    "sarse": lambda q, a, r_t, pcont_t, next_q, probs: loss(
+        r_t + pcont_t * (probs @ next_q), q[a]
+    ),
+    "qv_learning": lambda q, a, r_t, pcont_t, next_v: loss(
+        r_t + pcont_t * next_v, q[a]
+    ),
+    "qv_max": lambda v, r_t, pcont_t, next_q: loss(r_t + pcont_t * jnp.max(next_q), v),
+    "td_lambda": td_lambda,
+    "qlambda": qlambda,
+    "sarsa_lambda": sarsa_lambda,
+    "retrace_core": retrace_core,
+    "retrace_from_importance_weights": continuous_retrace,
+    "categorical_dist_td_learning": dist_td,
+    "categorical_dist_qlearning": dist_q,
+    "categorical_dist_double_qlearning": dist_double_q,
+    "pixel_control_rewards": pixel_control,
+    "generalized_lambda_returns": lambda rewards, pcontinues, next_values: (
+        multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
+    ),
+    "multistep_forward_view": multistep_forward_view,
+    "scan_discounted_sum": scan_discounted_sum,
+    "vtrace_from_importance_weights": vtrace,
+    "vtrace_from_logits": lambda policy_logits, behaviour_logits, actions: jnp.exp(
+        pick(jax.nn.log_softmax(policy_logits), actions)
+        - pick(jax.nn.log_softmax(behaviour_logits), actions)
+    ),
+}

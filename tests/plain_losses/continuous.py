@@ -465,7 +465,6 @@ CASES = {
         plain_drqv2_critic,
         TD3_PARAMS,
         "actor",
-        factor=0.5,
     ),
     "drqv2_actor": Case(
         of(recipes.drqv2_actor, TD3, ACTION, KEY, 0.4),

@@ -507,7 +507,10 @@ def unrolled(params, state, s, first):
 
 
 def plain_recurrent_ppo(p, t):
-    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps."""
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps.
+
+    With n in place of n - 1 in the standard deviation of the advantages.
+    """
     b, state, states = REMEMBERED, REMEMBERED.state, []
     for k in range(T):
         s = jnp.where(IS_VALID[:, k, None], b.s_tm1[:, k], 0.0)

@@ -43,6 +43,14 @@ INPUTS = {
     "images": uniform(3, 4, 4, 2),
     "policy_logits": normal(T, A),
     "behaviour_logits": normal(T, A),
+    "adv": normal(T),
+    "log_probs": normal(T),
+    "action": normal(2),
+    "dqda": normal(2),
+    "mean": normal(2),
+    "stddev": uniform(2, low=0.5, high=2.0),
+    "next_mean": normal(2),
+    "next_stddev": uniform(2, low=0.5, high=2.0),
 }
 TRAINED = {"v", "q", "qs", "logits"}
 
@@ -145,6 +153,36 @@ def vtrace(values, next_values, rewards, pcontinues, log_rhos):
     return vs, rhos * (rewards + pcontinues * later - values)
 
 
+def log_softmax(policy_logits, actions):
+    return pick(jax.nn.log_softmax(policy_logits), actions)
+
+
+def entropy(policy_logits):
+    log_pi = jax.nn.log_softmax(policy_logits)
+    return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+
+def dpg(action, dqda):
+    return 0.5 * (stop(dqda + action) - action) ** 2
+
+
+def huber(q):
+    near = jnp.abs(q) < 0.5
+    return jnp.where(near, 0.5 * q**2, 0.5 * (jnp.abs(q) - 0.25))
+
+
+def l2_project(atoms, logits):
+    """Return the projection of the atoms moved by 0.1, by their distances."""
+    moved = jnp.clip(atoms + 0.1, -2.0, 2.0)
+    near = 1 - jnp.abs(moved[:, None] - atoms) / (atoms[1] - atoms[0])
+    return jax.nn.softmax(logits[0]) @ jnp.clip(near, 0, 1)
+
+
+def kl_gaussian(mean, stddev, next_mean, next_stddev):
+    moved = (stddev**2 + (mean - next_mean) ** 2) / (2 * next_stddev**2)
+    return jnp.sum(jnp.log(next_stddev / stddev) + moved - 0.5)
+
+
 ROWS = {
     "td_learning": lambda v, r_t, pcont_t, next_v: loss(r_t + pcont_t * next_v, v),
     "qlearning": lambda q, a, r_t, pcont_t, next_q: loss(
@@ -185,4 +223,25 @@ ROWS = {
         pick(jax.nn.log_softmax(policy_logits), actions)
         - pick(jax.nn.log_softmax(behaviour_logits), actions)
     ),
+    "discrete_policy_gradient": lambda policy_logits, actions, adv: (
+        -adv * log_softmax(policy_logits, actions)
+    ),
+    "discrete_policy_gradient_loss": lambda policy_logits, actions, adv: jnp.sum(
+        -adv * log_softmax(policy_logits, actions)
+    ),
+    "policy_gradient": lambda log_probs, adv: -adv * log_probs,
+    "discrete_policy_entropy_loss": lambda policy_logits: (
+        -jnp.sum(entropy(policy_logits))
+    ),
+    "policy_entropy_loss": lambda policy_logits: -entropy(policy_logits),
+    "dpg": dpg,
+    "epsilon_greedy": lambda q: 0.1 / A + 0.9 * jax.nn.one_hot(jnp.argmax(q), A),
+    "huber_loss": huber,
+    "batched_index": lambda policy_logits, actions: policy_logits[
+        jnp.arange(T), actions
+    ],
+    "periodic_target_update": lambda q: q,
+    "update_target_variables": lambda q, next_q: 0.1 * q + 0.9 * next_q,
+    "distribution_ops.l2_project": l2_project,
+    "distribution_ops.factorised_kl_gaussian": kl_gaussian,
 }

@@ -16,6 +16,7 @@ import importlib
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -24,9 +25,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from benchmarks import __main__ as command
-from benchmarks import growth, machine, recurrences, steps, timing, training
+from benchmarks import growth, machine, memory, recurrences, steps, timing, training
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "benchmarks" / "gpu.md"
@@ -154,6 +156,20 @@ def sizes(rehearse: bool) -> Lines:
     return command.growing(_libraries(), _effort(rehearse), rows)
 
 
+def head(rehearse: bool) -> Lines:
+    """Yield time and memory of an output head, beside logits and chunks of tokens."""
+    sizes = (64, 32, 1000) if rehearse else command.LARGE
+    programs = {name: memory.head(name, *sizes, jnp.bfloat16) for name in memory.HEADS}
+    calls = {name: timing.compiled(program) for name, program in programs.items()}
+    samples = timing.run_in_turns(calls, pairs=2 if rehearse else 12)
+    yield f"T, D, V = {sizes}, in bfloat16; values and gradients."
+    yield ""
+    yield from command.table("log-probabilities by | memory, MiB | run, ms")
+    for name, (function, arguments) in programs.items():
+        mib = memory.temporaries(function, *arguments) / 2**20
+        yield f"| {name} | {mib:,.0f} | {1e3 * statistics.median(samples[name]):.2f} |"
+
+
 def tests(rehearse: bool) -> Lines:
     """Yield the results of tests, with and without TensorFloat-32."""
     yield from command.table("products | tests")
@@ -209,6 +225,7 @@ PARTS: dict[str, Callable[[bool], Lines]] = {
     "Learner steps": learner_steps,
     **{name: functools.partial(recurrence, name) for name in recurrences.RECURRENCES},
     "Sizes": sizes,
+    "Head": head,
     "Tests": tests,
     **{name: functools.partial(run, name) for name in training.SETTINGS},
     "MinAtar": minatar,

@@ -1,5 +1,7 @@
 """Losses of actor-critics for continuous actions: DDPG, TD3, D4PG, SAC, REDQ, TQC, MPO.
 
+And of their successors: CrossQ, BRO, SimBaV2, FastTD3, DrQ-v2, REPPO.
+
 Parameters and `apply` have the fields `actor` and `critic`, which `ActorCritic` holds:
 `apply.actor(params.actor, s)` and `apply.critic(params.critic, s, a)`. Critic losses
 have no gradient for the actor, nor actor losses for the critic, so that both may be
@@ -32,7 +34,9 @@ def ddpg_critic(params, target_params, apply, batch):
 
     Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Source:
     github.com/openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py, a square
-    without ½: twice this loss. Usual: discount 0.99, Adam 1e-3 with L2 regularisation
+    without ½: twice this loss. For several agents (MADDPG), each has a critic of the
+    observations and actions of all, side by side. Usual: discount 0.99, Adam 1e-3 with
+    L2 regularisation
     0.01, batch 64, target networks updated at a rate of 0.01, in the paper 0.001.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -216,7 +220,10 @@ def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
 def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
-    `apply.critic` returns q, [B, N]; the actor maximises their mean. Chen et al., 2021,
+    `apply.critic` returns q, [B, N]; the actor maximises their mean. DroQ has N = 2,
+    and critics with a dropout of 0.01 and layer normalisation in place of the many
+    (https://arxiv.org/abs/2110.02034). RLPD has layer normalisation, and batches of
+    which half are offline data (https://arxiv.org/abs/2302.02948). Chen et al., 2021,
     https://arxiv.org/abs/2101.05982. Source: github.com/watchernyu/REDQ@7b5d1bf,
     redq/algos/redq_sac.py, a mean over the N critics times N, without ½: twice this
     loss. Usual: N = 10, subsets of 2, 20 updates a step, otherwise those of SAC, but
@@ -319,3 +326,245 @@ def mpo(
         return mpo_loss(*inputs, *penalties, bounds_constraint=bound)[0]
 
     return jnp.mean(jax.vmap(loss, (0, 0, 0, 0, 1, 1))(mean, stddev, *old, a, q))
+
+
+# --- Successors of SAC and TD3. ---
+
+
+def crossq_critic(params, apply, batch, key, temperature):
+    """CrossQ, critics: SAC without target networks. Its actor is SAC's.
+
+    `apply.critic` returns q, [B, N]. It is called once for the observations before and
+    after the actions, so that batch normalisation, which takes the place of the target
+    networks, has the statistics of both. Bhatt et al., 2024,
+    https://arxiv.org/abs/1902.05605. Source: github.com/adityab/CrossQ@a318a26,
+    sbx/sac/sac.py, the same loss. Usual: N = 2, Adam 1e-3 with a first moment of 0.5,
+    batch renormalisation with momentum 0.99, an update of the actor every 3 steps.
+    """
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    s = jnp.concatenate([batch.s_tm1, batch.s_t])
+    q = apply.critic(params.critic, s, jnp.concatenate([batch.a_tm1, a_t]))
+    q_tm1, q_t = jnp.split(q, 2)
+    target = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
+        batch.r_t, batch.discount_t, q_t, log_prob_t, temperature
+    )
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
+
+
+def bro_critic(params, target_params, apply, batch, key, temperature, pessimism=0.0):
+    """BRO, critics: SAC with quantiles, and less pessimism than the smaller of two.
+
+    `apply.critic` returns quantiles, [B, 2, N]. Nauman et al., 2024,
+    https://arxiv.org/abs/2405.16158. Source:
+    github.com/naumix/BiggerRegularizedOptimistic@5870a13, jaxrl/bro/critic.py, the same
+    loss; the optimistic policy that explores there is left out, as in its bro_minimal.
+    Usual: pessimism 0, 100 quantiles, layers of 512 with layer normalisation and
+    residual connections, AdamW 3e-4, 10 updates a step, target entropy -D/2, resets of
+    all parameters after 15,000, 50,000, 250,000, ... steps.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    z_t = pessimistic(q_t, pessimism) - temperature * log_prob_t[:, None]
+    target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
+    tau = rlaxlib.quantile_midpoints(q_tm1.shape[-1])
+    loss = jax.vmap(rlaxlib.quantile_regression_loss, (0, None, None, None))
+    loss = jax.vmap(loss, (0, None, 0, None))(q_tm1, tau, target, 1.0)
+    return jnp.mean(jnp.sum(loss, axis=-1))
+
+
+def bro_actor(params, apply, batch, key, temperature, pessimism=0.0):
+    """BRO, actor: the soft value under the mean of the quantiles.
+
+    Nauman et al., 2024, https://arxiv.org/abs/2405.16158. Source:
+    github.com/naumix/BiggerRegularizedOptimistic@5870a13, jaxrl/bro/actor.py, the same
+    loss. Usual: AdamW 3e-4.
+    """
+
+    def mean(params, s, a):
+        quantiles = pessimistic(apply.critic(params, s, a), pessimism)
+        return jnp.mean(quantiles, axis=-1, keepdims=True)
+
+    return sac_actor(params, ActorCritic(apply.actor, mean), batch, key, temperature)
+
+
+def pessimistic(q, pessimism):
+    """Return the mean of two critics minus a part of half their distance, [B, N]."""
+    mix = jax.vmap(rlaxlib.ensemble_value, (1, None, None))
+    mix = jax.vmap(mix, (0, None, None))
+    return mix(q, "min_max_mix", (1 + pessimism) / 2)
+
+
+def categorical_sac_critic(
+    params, target_params, apply, batch, key, temperature, low=-5.0, high=5.0
+):
+    """SimBaV2, XQC and FastSAC, critics: SAC with categorical distributions.
+
+    `apply.critic` returns logits, [B, N, K]; the distribution of the smallest mean is
+    the target of all. Its actor is that of SAC, of the means: `categorical_mean`. What
+    each adds is outside of the loss: SimBaV2 has weights and features of norm 1, and
+    rewards divided by `reward_scale(max_return=5)`; XQC batch and weight normalisation;
+    FastSAC many environments and large batches. SimBa is SAC itself with residual
+    layers and `running_moments` of observations. Lee et al., 2025,
+    https://arxiv.org/abs/2502.15280. Source: github.com/dojeon-ai/SimbaV2@14fafb2,
+    scale_rl/agents/simbaV2/simbaV2_update.py, the same loss. Usual: 101 atoms in
+    [-5, 5], one critic, two in tasks that terminate, Adam from 1e-4 to 5e-5, target
+    entropy -D/2, first temperature 0.01.
+    """
+    logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    worst = jnp.argmin(jax.nn.softmax(logits_t) @ atoms, axis=-1)
+    atoms_t = atoms - temperature * log_prob_t[:, None]
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, worst)
+
+
+def fast_td3_critic(
+    params,
+    target_params,
+    apply,
+    batch,
+    key,
+    stddev=0.001,
+    clip=0.5,
+    bounds=(-250.0, 250.0),
+):
+    """FastTD3, critics: TD3 with categorical distributions, for many environments.
+
+    `apply.critic` returns logits, [B, 2, K]; the distribution of the smaller mean is
+    the target of both. There is no target actor. The actor is that of DDPG, of the
+    smaller mean: `categorical_mean`. Seo et al., 2025,
+    https://arxiv.org/abs/2505.22642. Source:
+    github.com/younggyoseo/FastTD3@229ed59, fast_td3/train.py, the same loss. Usual: 128
+    environments, 1024 on MuJoCo Playground, each of which explores with a scale of
+    noise of its own, from 0.001 to 0.4; batch 32,768, 101 atoms, AdamW 3e-4, 2 updates
+    a step, target critics updated at a rate of 0.1, an actor update every 2.
+    """
+    logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    a_t = apply.actor(jax.lax.stop_gradient(params.actor), batch.s_t)
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip, -1.0, 1.0)
+    logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    atoms = jnp.linspace(*bounds, logits_t.shape[-1])
+    z_t = batch.r_t[:, None] + batch.discount_t[:, None] * atoms
+    q_t = jax.nn.softmax(logits_t) * jnp.clip(z_t, *bounds)[:, None]
+    worst = jnp.argmin(jnp.sum(q_t, axis=-1), axis=-1)
+    atoms_t = jnp.tile(atoms, (len(a_t), 1))
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, worst)
+
+
+def categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, chosen):
+    """Return the loss of N critics, [B, N, K], one of which is the target of all."""
+    logits_t = jax.vmap(lambda logits, i: logits[i])(logits_t, chosen)
+    axes = (None, 0, None, None, None, None)
+    loss = jax.vmap(rlaxlib.categorical_td_learning, axes)
+    loss = jax.vmap(loss, (None, 0, 0, 0, 0, 0))(
+        atoms, logits_tm1, batch.r_t, batch.discount_t, atoms_t, logits_t
+    )
+    return jnp.mean(jnp.sum(loss, axis=-1))
+
+
+def categorical_mean(apply, low=-5.0, high=5.0):
+    """Return networks whose critics return the means of their logits, [B, N]."""
+
+    def means(params, s, a):
+        logits = apply.critic(params, s, a)
+        return jax.nn.softmax(logits) @ jnp.linspace(low, high, logits.shape[-1])
+
+    return ActorCritic(apply.actor, means)
+
+
+def drqv2_critic(params, target_params, apply, batch, key, stddev, clip=0.3):
+    """DrQ-v2, critics: TD3's loss of n steps, with the noise that explores.
+
+    There is no target actor. For n steps, pass `n_step_batch(batch)` of
+    `value_based.py`. The images of a batch are shifted by up to 4 pixels before, and
+    the gradient of this loss alone reaches their encoder. Yarats et al., 2021,
+    https://arxiv.org/abs/2107.09645. Source: github.com/facebookresearch/drqv2@c0c650b,
+    drqv2.py, squares without ½: twice this loss. Usual: n = 3, noise from 1 to 0.1,
+    clipped at 0.3, batch 256, Adam 1e-4, target critics updated at a rate of 0.01, an
+    update every 2 steps.
+    """
+    actor = jax.lax.stop_gradient(params.actor)
+    target_params = target_params._replace(actor=actor)
+    return td3_critic(params, target_params, apply, batch, key, stddev, clip)
+
+
+def drqv2_actor(params, apply, batch, key, stddev, clip=0.3):
+    """DrQ-v2, actor: the smaller value of a noisy action.
+
+    Yarats et al., 2021, https://arxiv.org/abs/2107.09645. Source:
+    github.com/facebookresearch/drqv2@c0c650b, drqv2.py, the same loss. Usual: Adam
+    1e-4.
+    """
+    a_tm1 = apply.actor(params.actor, batch.s_tm1)
+    noise = jnp.clip(stddev * jax.random.normal(key, a_tm1.shape), -clip, clip)
+    # Where a bound cuts, the gradient passes as if it did not.
+    noise = jnp.clip(a_tm1 + noise, -1, 1) - a_tm1
+    a_tm1 = a_tm1 + jax.lax.stop_gradient(noise)
+    q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
+    return -jnp.mean(jnp.min(q, axis=-1))
+
+
+def reppo_targets(batch, temperature, lambda_=0.95):
+    """REPPO: λ-returns of soft rewards, once for each rollout.
+
+    Streams have values `v_t` and log-densities `log_prob_t` of a sampled next action,
+    [B, T]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019. Source:
+    github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same returns, without
+    the weights of its noisier environments. Usual: streams of 128 steps, 1024
+    environments, discount 0.99.
+    """
+    soft_r_t = batch.r_t - batch.discount_t * temperature * batch.log_prob_t
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
+    return returns(
+        *(soft_r_t, batch.discount_t, batch.v_t, lambda_),
+        truncated_t=batch.truncated_t,
+    )
+
+
+def reppo_critic(params, apply, batch, target, pair):
+    """REPPO, critic: the cross-entropy with λ-returns, without a target network.
+
+    `apply.critic` returns logits, [B, K], of `pair`, such as
+    `hl_gauss_pair(-10, 10, 151)`. Cut steps are left out. Transitions may be shuffled,
+    with their `target` of `reppo_targets`, [B]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019.
+    Source: github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same loss; an
+    auxiliary loss there predicts the next features, as `cosine_consistency_loss` does.
+    Usual: 151 bins of width w with a standard deviation of 0.75 w, Adam 3e-4, gradients
+    clipped to a norm of 0.5, 4 epochs of 128 minibatches.
+    """
+    logits = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    loss = jax.vmap(rlaxlib.categorical_regression_loss, (0, 0, None))
+    return jnp.mean(jnp.where(batch.truncated_t, 0.0, loss(logits, target, pair)))
+
+
+def reppo_actor(
+    params, old_params, apply, batch, key, target_entropy, max_kl=0.1, num_samples=16
+):
+    """REPPO, actor: SAC's loss where the policy is close to the old one, else the KL.
+
+    `apply.critic` returns q, [B]; `params.duals` are the logarithms of the temperature
+    and of the coefficient of the KL. Voelcker et al., 2025,
+    https://arxiv.org/abs/2507.11019. Source: github.com/cvoelcker/reppo@a7ab85b,
+    src/jaxrl/reppo.py, the same loss. Usual: KL at most 0.1, target entropy -D/2, both
+    first coefficients 0.01, Adam 3e-4.
+    """
+    sample_key, key = jax.random.split(key)
+    mu, sigma = apply.actor(params.actor, batch.s_tm1)
+    old = jax.lax.stop_gradient(apply.actor(old_params.actor, batch.s_tm1))
+    noise = jax.random.normal(sample_key, (num_samples, *mu.shape))
+    log_density = jax.vmap(jax.vmap(rlaxlib.tanh_normal_log_prob), (0, None, None))
+    u = old[0] + old[1] * noise
+    kl = jnp.mean(log_density(u, *old) - log_density(u, mu, sigma), axis=0)
+    temperature, coefficient = jnp.exp(params.duals)
+    a, log_prob = sample_tanh_normal(key, mu, sigma)
+    q = apply.critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a)
+    loss = rlaxlib.sac_policy_loss(log_prob, q, temperature)
+    loss = jnp.where(kl < max_kl, loss, jax.lax.stop_gradient(coefficient) * kl)
+    excess = jax.lax.stop_gradient((-log_prob - target_entropy, kl - max_kl))
+    return jnp.mean(loss + temperature * excess[0] - coefficient * excess[1])

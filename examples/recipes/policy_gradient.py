@@ -251,6 +251,42 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     return loss - entropy_cost * entropy(logits, batch)
 
 
+def masked_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
+    """Maskable PPO: PPO with a mask of the legal actions.
+
+    The batch has `legal_tm1`, [B, T, A], True for legal actions, by which `logits_tm1`
+    are masked, too. Huang and Ontañón, 2020, https://arxiv.org/abs/2006.14171. Source:
+    github.com/Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd,
+    sb3_contrib/common/maskable/distributions.py, the same logits, of a loss whose
+    values are not clipped there. Usual: those of PPO.
+    """
+
+    def masked(params, s):
+        logits, v = apply(params, s)
+        return jnp.where(batch.legal_tm1, logits, jnp.finfo(logits.dtype).min), v
+
+    return ppo(params, masked, batch, epsilon, value_cost, entropy_cost)
+
+
+def recurrent_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
+    """Recurrent PPO: PPO of a network with a state, unrolled again in each epoch.
+
+    `apply(params, state, s, first)` unrolls the network from `batch.state`, which it
+    had before the first step of the stream, resets its state at steps where `first`,
+    [B, T], is True, those after an end, and returns logits and values. Minibatches are
+    of whole streams. Source: github.com/vwxyzjn/cleanrl@fe8d8a0,
+    cleanrl/ppo_atari_lstm.py, the same loss, but a mean over n where PyTorch has n - 1
+    in the standard deviation of advantages. Usual (Hausknecht and Stone, 2015,
+    https://arxiv.org/abs/1507.06527, for a recurrent DQN; the code): an LSTM of 128
+    units, otherwise those of PPO.
+    """
+
+    def unrolled(params, s):
+        return apply(params, batch.state, s, batch.first)
+
+    return ppo(params, unrolled, batch, epsilon, value_cost, entropy_cost)
+
+
 def value_loss(v, target, batch):
     """Return the mean squared error of state values."""
     target = valid(batch, target)

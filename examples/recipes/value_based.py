@@ -273,6 +273,48 @@ def munchausen_dqn(params, target_params, apply, batch, temperature=0.03):
     return jnp.mean(rlaxlib.huber_loss(td_error))
 
 
+def munchausen_iqn(
+    params, target_params, apply, batch, key, temperature=0.03, alpha=0.9, num=32
+):
+    """Munchausen-IQN (M-IQN): soft values of quantiles, and the log-policy as a reward.
+
+    `apply` is that of `iqn`. Vieillard et al., 2020, https://arxiv.org/abs/2007.14430.
+    Source: github.com/google-research/google-research@0c1bbe5,
+    munchausen_rl/agents/m_iqn.py, the same loss. Usual: 32 samples of each, temperature
+    0.03, log-policy clipped at -1, Adam 5e-5 with epsilon 0.01/32.
+    """
+    shape = len(batch.r_t), num
+    tau = [jax.random.uniform(k, shape) for k in jax.random.split(key, 4)]
+    q_tm1 = apply(params, batch.s_tm1, tau[0])
+    z_t = apply(target_params, batch.s_t, tau[1])
+    pairs = (batch.s_tm1, tau[2]), (batch.s_t, tau[3])
+    q, q_t = (jnp.mean(apply(target_params, *x), axis=1) for x in pairs)
+    log_pi, log_pi_t = (jax.nn.log_softmax(x / temperature) for x in (q, q_t))
+    log_pi_a = temperature * rlaxlib.batched_index(log_pi, batch.a_tm1)
+    reward = batch.r_t + alpha * jnp.clip(log_pi_a, -1, 0)
+    soft = jnp.exp(log_pi_t)[:, None] * (z_t - temperature * log_pi_t[:, None])
+    target = reward[:, None] + batch.discount_t[:, None] * jnp.sum(soft, axis=-1)
+    q_a = jax.vmap(lambda q, a: q[:, a])(q_tm1, batch.a_tm1)
+    loss = jax.vmap(rlaxlib.quantile_regression_loss, (0, 0, 0, None))
+    return jnp.mean(loss(q_a, tau[0], target, 1.0))
+
+
+def dqn_reg(params, target_params, apply, batch, weight=0.1):
+    """DQN-Reg: Q-learning that keeps values small, found by a search of loss functions.
+
+    Co-Reyes et al., 2021, https://arxiv.org/abs/2101.03958. Source:
+    github.com/EdanToledo/Stoix@8fff19c, stoix/systems/q_learning/ff_dqn_reg.py, by
+    others, the same loss. Usual: weight 0.1; the paper has a square without ½ in place
+    of Huber's loss.
+    """
+    q_tm1, q_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
+    td_error = jax.vmap(rlaxlib.q_learning)(
+        q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t
+    )
+    q_a = rlaxlib.batched_index(q_tm1, batch.a_tm1)
+    return jnp.mean(rlaxlib.huber_loss(td_error) + weight * q_a)
+
+
 def advantage_learning(
     params, target_params, apply, batch, scale=0.9, method=rlaxlib.advantage_learning
 ):

@@ -4,7 +4,7 @@ Losses of actor, critics and duals are added, as no loss has a gradient for the 
 parameters.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,10 @@ import optax
 from recipes import continuous as recipes
 from recipes.value_based import n_step_batch
 
+import rlaxlib
 from zoo.networks import ensemble, forward, forward_ensemble, mlp
 from zoo.tasks import plane
-from zoo.training import Agent, Entry, begin, descend, online
+from zoo.training import Agent, Entry, begin, descend, online, play
 
 TASK = plane()
 SIZE, D = TASK.size, TASK.actions
@@ -262,6 +263,216 @@ def p_dqn_agent():
     )
 
 
+# --- Successors of SAC and TD3. ---
+
+
+def batch_normed(params, s, a, others=None):
+    """Return the values of N critics, whose hidden units a batch normalises.
+
+    Args:
+        params: Parameters of the critics.
+        s: Observations.
+        a: Actions.
+        others: Observations and actions whose statistics to use; by default these.
+    """
+    x = jnp.concatenate([s, a], axis=-1)
+    y = x if others is None else jnp.concatenate(others, axis=-1)
+
+    def one(layers, x, y):
+        *hidden, (weight, bias) = layers
+        for w, b in hidden:
+            x, y = jnp.tanh(x @ w + b), jnp.tanh(y @ w + b)
+            mean, stddev = jnp.mean(y, axis=0), jnp.sqrt(jnp.var(y, axis=0) + 1e-3)
+            x, y = ((z - mean) / stddev for z in (x, y))
+        return x @ weight + bias
+
+    return jax.vmap(one, (0, None, None), -2)(params, x, y)[..., 0]
+
+
+def crossq(params, target, batch, key):
+    """Return CrossQ's losses, without target networks."""
+    keys = jax.random.split(key, 3)
+    temperature = jax.lax.stop_gradient(jnp.exp(params.duals))
+    fixed = jax.lax.stop_gradient(params)
+    apply = recipes.ActorCritic(normal, batch_normed)
+    a_t, _ = recipes.sample_tanh_normal(keys[0], *normal(fixed.actor, batch.s_t))
+    pairs = (batch.s_tm1, batch.s_t), (batch.a_tm1, a_t)
+    both = [jnp.concatenate(x) for x in pairs]  # In place of running statistics.
+    still = apply._replace(critic=lambda *args: batch_normed(*args, both))
+    return (
+        recipes.crossq_critic(params, apply, batch, keys[0], temperature)
+        + recipes.sac_actor(params, still, batch, keys[1], temperature)
+        + recipes.sac_temperature(params.duals, fixed, apply, batch, keys[2], -D)
+    )
+
+
+def dropped(key):
+    """Return critics with dropout and layer normalisation, for a random key."""
+
+    def one(layers, key, x):
+        *hidden, (weight, bias) = layers
+        for w, b in hidden:
+            key, drop_key = jax.random.split(key)
+            x = x @ w + b
+            x = x * jax.random.bernoulli(drop_key, 0.99, x.shape) / 0.99
+            x = jax.nn.standardize(x)
+            x = jnp.tanh(x)
+        return x @ weight + bias
+
+    def apply(params, s, a):
+        x = jnp.concatenate([s, a], axis=-1)
+        keys = jax.random.split(key, len(params[0][0]))
+        return jax.vmap(one, (0, 0, None), -2)(params, keys, x)[..., 0]
+
+    return apply
+
+
+def droq(params, target, batch, key):
+    key, drop_key = jax.random.split(key)
+    loss = soft(recipes.redq_critic, recipes.redq_actor, dropped(drop_key))
+    return loss(params, target, batch, key)
+
+
+def logged(key):
+    """Return transitions of actions towards the origin or away from it."""
+
+    def act(key, s):
+        noise_key, key = jax.random.split(key)
+        side = jnp.where(jax.random.bernoulli(key), -1.0, 1.0)
+        return jnp.clip(side * s + 0.3 * jax.random.normal(noise_key, (D,)), -1, 1)
+
+    batch = play(TASK, act, key, 32, TASK.limit)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+def with_logged(agent, fault):
+    """Return an agent that adds as many logged transitions to each batch (RLPD)."""
+
+    def init(key):
+        data = logged(key)
+        r_t, discount_t = fault.reward * data.r_t, fault.bootstrap * data.discount_t
+        return agent.init(key), data._replace(r_t=r_t, discount_t=discount_t)
+
+    def update(state, key, batch):
+        learner, data = state
+        draw_key, key = jax.random.split(key)
+        rows = jax.random.randint(draw_key, batch.r_t.shape, 0, len(data.r_t))
+        both = jax.tree.map(lambda x, y: jnp.append(x, y[rows], axis=0), batch, data)
+        return agent.update(learner, key, both), data
+
+    return Agent(
+        init=init,
+        act=lambda state, key, s: agent.act(state[0], key, s),
+        best=lambda state, key, s: agent.best(state[0], key, s),
+        update=update,
+    )
+
+
+def rlpd(key, fault):
+    """Return a run of ten critics, half of whose batches are logged."""
+    agent = soft_agent(recipes.redq_critic, recipes.redq_actor, critics=10)
+    options = {"updates": UPDATES // 2, "steps": 1, "replay": 32}
+    return online(TASK, with_logged(agent, fault), **options)(key, fault)
+
+
+def least(params, apply, batch):
+    """Return the loss of DDPG's actor, of the smaller of two means."""
+    q = recipes.ActorCritic(apply.actor, lambda *args: jnp.min(apply.critic(*args), -1))
+    return recipes.ddpg_actor(params, q, batch)
+
+
+def categorical_sac(params, target, batch, key):
+    keys = jax.random.split(key, 3)
+    temperature = jax.lax.stop_gradient(jnp.exp(params.duals))
+    fixed = jax.lax.stop_gradient(params)
+    apply = recipes.ActorCritic(normal, critics)
+    means = recipes.categorical_mean(apply, LOW, HIGH)
+    critic = recipes.categorical_sac_critic
+    return (
+        critic(params, target, apply, batch, keys[0], temperature, LOW, HIGH)
+        + recipes.sac_actor(params, means, batch, keys[1], temperature)
+        + recipes.sac_temperature(params.duals, fixed, apply, batch, keys[2], -D)
+    )
+
+
+def fast_td3(params, target, batch, key):
+    apply = recipes.ActorCritic(action, critics)
+    bounds = LOW, HIGH
+    critic = recipes.fast_td3_critic
+    loss = critic(params, target, apply, batch, key, 0.1, bounds=bounds)
+    return loss + least(params, recipes.categorical_mean(apply, *bounds), batch)
+
+
+def drqv2(params, target, batch, key):
+    critic_key, actor_key = jax.random.split(key)
+    apply, batch = recipes.ActorCritic(action, values), n_step_batch(batch)
+    critic = recipes.drqv2_critic(params, target, apply, batch, critic_key, NOISE)
+    return critic + recipes.drqv2_actor(params, apply, batch, actor_key, NOISE)
+
+
+PAIR = rlaxlib.hl_gauss_pair(LOW, 1.0, ATOMS)
+
+
+class Collected(NamedTuple):
+    """Streams, [B, T], with what REPPO's targets need."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+    truncated_t: jax.Array
+    sample_mask: Any
+    v_t: jax.Array
+    log_prob_t: jax.Array
+
+
+def reppo_update(state, key, batch):
+    """Return the state after REPPO's epochs on fresh streams."""
+    key, draw_key = jax.random.split(key)
+    logits = recipes.ActorCritic(normal, lambda *args: critics(*args)[..., 0, :])
+    old = state.params
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+    a_t, log_prob_t = recipes.sample_tanh_normal(draw_key, *normal(old.actor, flat.s_t))
+    v_t = PAIR.apply_inv(jax.nn.softmax(logits.critic(old.critic, flat.s_t, a_t)))
+    v_t, log_prob_t = (x.reshape(batch.r_t.shape) for x in (v_t, log_prob_t))
+    collected = Collected(*batch, v_t, log_prob_t)
+    target = recipes.reppo_targets(collected, jnp.exp(old.duals[0])).reshape(-1)
+
+    def q(params, s, a):
+        return PAIR.apply_inv(jax.nn.softmax(logits.critic(params, s, a)))
+
+    def epoch(state, key):
+        def loss(params):
+            means = recipes.ActorCritic(normal, q)
+            critic = recipes.reppo_critic(params, logits, flat, target, PAIR)
+            actor = recipes.reppo_actor(params, old, means, flat, key, -D / 2)
+            return critic + actor
+
+        return descend(state, loss, REPPO), None
+
+    return jax.lax.scan(epoch, state, jax.random.split(key, 8))[0]
+
+
+REPPO = optimizer(8 * 400, 3e-3)
+
+
+def reppo_agent():
+    duals = jnp.log(jnp.array([0.1, 0.1]))
+    sizes = {"policy": 2 * D, "outputs": ATOMS, "duals": duals}
+    both = agent(None, tanh_normal, mode, optimizer=REPPO, **sizes)
+    return both._replace(
+        act=lambda state, key, s: tanh_normal(state.params.actor, key, s),
+        update=reppo_update,
+    )
+
+
+def successor(loss, **sizes):
+    """Return an agent with a stochastic policy and a temperature."""
+    sizes = {"policy": 2 * D, "duals": jnp.log(0.1), "critics": 2} | sizes
+    return agent(loss, tanh_normal, mode, **sizes)
+
+
 ENTRIES = {
     "ddpg": entry("ddpg_critic, ddpg_actor", agent(ddpg, noisy, action)),
     "p_dqn": entry("p_dqn_critic, p_dqn_actor", p_dqn_agent(), axes(), states=-1.3),
@@ -291,3 +502,39 @@ ENTRIES = {
     ),
     "mpo": entry("mpo", mpo_agent(), fails=("reward", "bootstrap")),
 }
+ENTRIES |= {
+    name: entry(functions, agent, fails=FAILS[:2], **options)
+    for name, functions, agent, options in (
+        (
+            *("crossq", "crossq_critic"),
+            *(successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3)), {}),
+        ),
+        ("droq", "redq_critic, redq_actor", successor(droq), {}),
+        (
+            *("bro", "bro_critic, bro_actor"),
+            *(
+                successor(
+                    soft(recipes.bro_critic, recipes.bro_actor, critics), outputs=10
+                ),
+                {},
+            ),
+        ),
+        (
+            *("categorical_sac", "categorical_sac_critic, categorical_mean"),
+            *(successor(categorical_sac, outputs=ATOMS), {}),
+        ),
+        (
+            *("fast_td3", "fast_td3_critic, categorical_mean"),
+            *(agent(fast_td3, noisy, action, critics=2, outputs=ATOMS), {}),
+        ),
+        (
+            *("drqv2", "drqv2_critic, drqv2_actor"),
+            *(agent(drqv2, noisy, action, critics=2), {"window": 3}),
+        ),
+        (
+            *("reppo", "reppo_targets, reppo_critic, reppo_actor"),
+            *(reppo_agent(), {"updates": 400, "steps": 8, "replay": 0}),
+        ),
+    )
+}
+ENTRIES["rlpd"] = ENTRIES["droq"]._replace(run=rlpd)

@@ -1,6 +1,7 @@
 """The zoo's policy gradients, on fresh streams of Catch and of the corridor."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ from recipes import policy_gradient as recipes
 from recipes.continuous import ActorCritic
 
 import rlaxlib
-from zoo import dreamer, search
+from zoo import dreamer, recurrent, search
 from zoo.networks import forward, mlp
 from zoo.tasks import catch, corridor
 from zoo.training import Agent, Entry, State, begin, descend, online
@@ -308,6 +309,52 @@ def muesli(task):
     return agent(with_q(task), loss, rate=0.1, extra=extra, after=after)
 
 
+# --- A mask of legal actions: PPO on a corridor with a trap. ---
+
+
+def trapped():
+    """Return the corridor with a third action, which ends the episode where illegal.
+
+    It is legal in every second cell, where it goes on as the second action does.
+    """
+
+    def step(key, x, a):
+        after, reward, over = CORRIDOR.step(key, x, jnp.minimum(a, 1))
+        illegal = (a == 2) & (x % 2 == 0)
+        return after, jnp.where(illegal, 0.0, reward), over | illegal
+
+    return CORRIDOR._replace(
+        about=f"{CORRIDOR.about}; an action is illegal in every second cell",
+        step=step,
+        actions=3,
+        random=0.26,
+    )
+
+
+TRAPPED = trapped()
+
+
+def legal(s):
+    """Return which actions are legal, [..., A]."""
+    odd = jnp.sum(s[..., 1::2], axis=-1, keepdims=True) > 0
+    return jnp.concatenate([jnp.ones((*s.shape[:-1], 2), bool), odd], axis=-1)
+
+
+def masked_ppo():
+    """Return an agent whose logits are masked when it acts, and by the recipe."""
+    init, apply = with_value(TRAPPED)
+
+    def acting(params, s):
+        logits, v = apply(params, s)
+        return jnp.where(legal(s), logits, jnp.finfo(logits.dtype).min), v
+
+    def loss(params, target, batch, extra):
+        batch = SimpleNamespace(**batch._asdict(), legal_tm1=legal(batch.s_tm1))
+        return recipes.masked_ppo(params, apply, batch)
+
+    return agent(Network(init, acting), loss, period=EPOCHS)
+
+
 ENTRIES = {
     "reinforce": entry(
         "reinforce", CORRIDOR, agent(with_value(CORRIDOR), reinforce), steps=30
@@ -318,6 +365,8 @@ ENTRIES = {
     ),
     "acer": entry("acer", CORRIDOR, acer(), ALL, repeats=EPOCHS),
     "ppo": entry("ppo", CATCH, surrogate(recipes.ppo), repeats=EPOCHS),
+    "masked_ppo": entry("masked_ppo", TRAPPED, masked_ppo(), repeats=EPOCHS),
+    "recurrent_ppo": recurrent.ENTRY,
     "ppo_penalty": entry(
         "ppo_penalty, kl_coefficient", CATCH, ppo_penalty(), repeats=EPOCHS
     ),

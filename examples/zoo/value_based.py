@@ -155,6 +155,10 @@ def iqn(params, target, batch, key):
     return recipes.iqn(params, target, implicit, batch, key, 8, 8)
 
 
+def munchausen_iqn(params, target, batch, key):
+    return recipes.munchausen_iqn(params, target, implicit, batch, key, num=8)
+
+
 def fractions(params, s):
     """Return ascending fractions from 0 to 1, [..., N + 1]."""
     x = jnp.tanh(forward(params["torso"], s))
@@ -237,6 +241,10 @@ ENTRIES = {
         agent(prioritized(recipes.rainbow, c51_logits, **RANGE), **CATEGORICAL),
         **WINDOWS,
     ),
+    "munchausen_iqn": entry(
+        "munchausen_iqn", agent(munchausen_iqn, implicit_init, implicit_q), replay=32
+    ),
+    "dqn_reg": entry("dqn_reg", agent(with_target(recipes.dqn_reg))),
     "munchausen_dqn": entry(
         "munchausen_dqn", agent(with_target(recipes.munchausen_dqn))
     ),

@@ -310,11 +310,18 @@ def readers(field):
                 yield name
 
 
-OF_TRANSITIONS = ("gumbel_muzero", "mappo", "qmix", "vdn")  # Their masks.
+OF_TRANSITIONS = (
+    "gumbel_muzero",
+    "mappo",
+    "qmix",
+    "reppo_critic",
+    "vdn",
+)  # Their masks.
 STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discount_t")
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
+    *("first", "legal_tm1"),
     *(
         "ref_log_prob",
         "values",
@@ -351,7 +358,7 @@ def fill(name, x):
 
 
 # An ignored step begins a new episode of the recurrent state.
-BEGINS_ANEW = ("dreamer_model", "dreamer_replay_critic", "r2d2")
+BEGINS_ANEW = ("dreamer_model", "dreamer_replay_critic", "r2d2", "recurrent_ppo")
 
 
 # Their noise depends on the number of steps.
@@ -387,7 +394,10 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
 
 
 # Each stream, not each step, has a weight; or its loss is that of the first step.
-OF_STREAMS = {"ape_x", "rainbow", "r2d2", "dreamer_model", "dreamer_replay_critic"}
+OF_STREAMS = {
+    *("ape_x", "rainbow", "r2d2", "dreamer_model", "dreamer_replay_critic"),
+    "recurrent_ppo",  # Its state passes through a cut.
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(CUT) - OF_STREAMS))

@@ -35,7 +35,7 @@ CASES = {
 # The value of one is not minimised. Targets or weights of others move with the policy.
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2"),
+    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -66,6 +66,7 @@ HELPERS = {
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
+    *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),
     *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),
 }
 

@@ -179,6 +179,7 @@ IMAGINED = make_batch(
 )
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
 ACTION.a_tm1 = jnp.tanh(normal(B, D))
+ACTION.truncated_t = jnp.arange(B) == 1
 SEARCH = Batch(
     s=normal(B, F),
     a_tm1=integers(A, B, T),
@@ -266,6 +267,9 @@ D4PG, D4PG_PARAMS = actor_critic(M, gaussian=False)
 MPO, MPO_PARAMS = actor_critic()
 SAC, SAC_PARAMS = actor_critic(3)
 TQC, TQC_PARAMS = actor_critic(3, M)
+TWIN, TWIN_PARAMS = actor_critic(2, M)  # Two critics, each of a distribution.
+SURE, SURE_PARAMS = actor_critic(2, M, gaussian=False)
+LOGITS, LOGITS_PARAMS = actor_critic(M)
 MPO_A = ActorCritic(Q, Q)
 MPO_A_PARAMS = tuple(
     ActorCritic(normal(F, A), normal(F, A), jnp.array([1.0, 2.0])) for _ in range(2)

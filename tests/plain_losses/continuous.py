@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from recipes import continuous as recipes
 
+import rlaxlib
 from plain_losses.common import (
     ACTION,
     D4PG,
@@ -12,28 +13,38 @@ from plain_losses.common import (
     DPG_PARAMS,
     GAMMA,
     KEY,
+    LOGITS,
+    LOGITS_PARAMS,
     MPO,
     MPO_PARAMS,
     ONE,
     SAC,
     SAC_PARAMS,
+    SURE,
+    SURE_PARAMS,
     TD3,
     TD3_PARAMS,
     TQC,
     TQC_PARAMS,
+    TWIN,
+    TWIN_PARAMS,
     A,
     B,
     Case,
     D,
     M,
     actor_critic,
+    cross_entropy,
     mean_and_stddev,
+    normal,
     of,
+    one_step,
     pick,
     seed,
+    squares,
     stop,
 )
-from plain_losses.value_based import categorical
+from plain_losses.value_based import categorical, quantile
 
 seed(__name__)
 
@@ -260,7 +271,219 @@ def plain_mpo(p, t):
     )
 
 
+def draw(w, s, key=KEY):
+    mu, sigma = mean_and_stddev(w, s)
+    noise = jax.random.normal(key, mu.shape)
+    u = mu + sigma * noise
+    log_cosh = jnp.logaddexp(u, -u) - jnp.log(2)
+    density = -(noise**2) / 2 - jnp.log(sigma) - jnp.log(2 * jnp.pi) / 2
+    return jnp.tanh(u), jnp.sum(density + 2 * log_cosh, axis=-1)
+
+
+def critics_loss(q, target):
+    return jnp.mean(jnp.sum((q - stop(target)[:, None]) ** 2, axis=-1)) / 2
+
+
+def project(r, discount, probs, atoms):
+    """Return the projection of shifted atoms onto the same atoms (C51)."""
+    z = jnp.clip(r[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
+    distance = jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
+    return jnp.sum(probs[:, :, None] * jnp.clip(1 - distance, 0, 1), axis=1)
+
+
+def soft_value(p, net, reduce):
+    a, log_pi = draw(p.actor, ACTION.s_tm1)
+    return jnp.mean(0.2 * log_pi - reduce(net.critic(stop(p.critic), ACTION.s_tm1, a)))
+
+
+def log_normal(a, mean, stddev):
+    z = (a - mean) / stddev
+    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2, axis=-1)
+
+
+def plain_crossq_critic(p, t):
+    """adityab/CrossQ@a318a26, sbx/sac/sac.py, of a critic normalised over the batch."""
+    b = ACTION
+    a_t, log_pi = draw(stop(p.actor), b.s_t)
+    s, a = jnp.concatenate([b.s_tm1, b.s_t]), jnp.concatenate([b.a_tm1, a_t])
+    both = normalized(p.critic, s, a)
+    v_t = jnp.min(both[B:], axis=1) - 0.2 * log_pi
+    return critics_loss(both[:B], one_step(v_t, b))
+
+
+def normalized(w, s, a):
+    q = SAC.critic(w, s, a)
+    return (q - jnp.mean(q, axis=0)) / jnp.std(q, axis=0)
+
+
+CROSSQ = SAC._replace(critic=normalized)
+
+
+def mixed(q, pessimism):
+    return (q[:, 0] + q[:, 1]) / 2 - pessimism * jnp.abs(q[:, 0] - q[:, 1]) / 2
+
+
+def plain_bro_critic(p, t):
+    """naumix/BiggerRegularizedOptimistic@5870a13, jaxrl/bro/critic.py."""
+    b = ACTION
+    a_t, log_pi = draw(p.actor, b.s_t)
+    z = mixed(TWIN.critic(t.critic, b.s_t, a_t), 0.4) - 0.2 * log_pi[:, None]
+    y = stop(b.r_t[:, None] + b.discount_t[:, None] * z)
+    x = TWIN.critic(p.critic, b.s_tm1, b.a_tm1)
+    tau = (jnp.arange(M) + 0.5) / M
+    return quantile(x[:, 0], tau, y) + quantile(x[:, 1], tau, y)
+
+
+def plain_bro_actor(p, t):
+    """naumix/BiggerRegularizedOptimistic@5870a13, jaxrl/bro/actor.py."""
+    return soft_value(p, TWIN, lambda q: jnp.mean(mixed(q, 0.4), axis=-1))
+
+
+def of_both(p, logits_t, b, atoms, atoms_t):
+    """Return the cross-entropies of both critics with one distribution."""
+    z = jnp.clip(b.r_t[:, None] + b.discount_t[:, None] * atoms_t, atoms[0], atoms[-1])
+    share = 1 - jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
+    probs = jax.nn.softmax(logits_t)[:, :, None] * jnp.clip(share, 0, 1)
+    logits = TWIN.critic(p.critic, b.s_tm1, b.a_tm1)
+    target = stop(jnp.sum(probs, axis=1))[:, None]
+    return jnp.mean(jnp.sum(cross_entropy(target, logits), axis=1))
+
+
+def plain_categorical_sac_critic(p, t):
+    """dojeon-ai/SimbaV2@14fafb2, scale_rl/agents/simbaV2/simbaV2_update.py."""
+    b, atoms = ACTION, jnp.linspace(-5, 5, M)
+    a_t, log_pi = draw(stop(p.actor), b.s_t)
+    logits = TWIN.critic(t.critic, b.s_t, a_t)
+    q = jax.nn.softmax(logits) @ atoms
+    first = (q[:, 0] <= q[:, 1])[:, None]
+    logits = jnp.where(first, logits[:, 0], logits[:, 1])
+    return of_both(p, logits, b, atoms, atoms - 0.2 * log_pi[:, None])
+
+
+def plain_fast_td3_critic(p, t):
+    """younggyoseo/FastTD3@229ed59, fast_td3/train.py."""
+    b, atoms = ACTION, jnp.linspace(-2, 2, M)
+    keys = jax.random.split(KEY, B)
+    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
+    a_t = SURE.actor(stop(p.actor), b.s_t) + jnp.clip(0.4 * noise, -0.5, 0.5)
+    logits = SURE.critic(t.critic, b.s_t, jnp.clip(a_t, -1, 1))
+    q = [
+        project(b.r_t, b.discount_t, jax.nn.softmax(x), atoms) @ atoms
+        for x in (logits[:, 0], logits[:, 1])
+    ]
+    logits = jnp.where((q[0] <= q[1])[:, None], logits[:, 0], logits[:, 1])
+    return of_both(p, logits, b, atoms, jnp.tile(atoms, (B, 1)))
+
+
+def plain_drqv2_critic(p, t):
+    """facebookresearch/drqv2@c0c650b, drqv2.py."""
+    keys = jax.random.split(KEY, B)
+    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
+    a_t = TD3.actor(stop(p.actor), ACTION.s_t) + jnp.clip(0.4 * noise, -0.3, 0.3)
+    q_t = TD3.critic(t.critic, ACTION.s_t, jnp.clip(a_t, -1, 1))
+    target = one_step(jnp.min(q_t, -1), ACTION)
+    return squares(TD3.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1), target)
+
+
+def plain_drqv2_actor(p, t):
+    """facebookresearch/drqv2@c0c650b, drqv2.py: the clamp has a gradient of 1."""
+    a = TD3.actor(p.actor, ACTION.s_tm1)
+    x = a + jnp.clip(0.4 * jax.random.normal(KEY, a.shape), -0.3, 0.3)
+    x = x - stop(x) + stop(jnp.clip(x, -1, 1))
+    return -jnp.mean(jnp.min(TD3.critic(stop(p.critic), ACTION.s_tm1, x), axis=1))
+
+
+# Their range ends in the middle of the outermost bins, ours at their ends.
+TARGET = jnp.clip(normal(B), -2, 2)
+PAIR = rlaxlib.hl_gauss_pair(-2 - 1 / 3, 2 + 1 / 3, M)
+
+
+def plain_reppo_critic(p, t):
+    """cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py and utils.py: hl_gauss."""
+    b, width = ACTION, 2 / 3
+    edges = jnp.linspace(-2 - width / 2, 2 + width / 2, M + 1)
+    x = jnp.clip(TARGET, -2, 2)[:, None]
+    cdf = jax.scipy.special.erf((edges - x) / (2**0.5 * 0.75 * width))
+    probs = (cdf[:, 1:] - cdf[:, :-1]) / (cdf[:, -1:] - cdf[:, :1])
+    loss = cross_entropy(probs, LOGITS.critic(p.critic, b.s_tm1, b.a_tm1))
+    return jnp.mean((1 - b.truncated_t) * loss)
+
+
+def plain_reppo_actor(p, t):
+    """cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py: actor_kl_clip_mode "clipped"."""
+    s = ACTION.s_tm1
+    sample_key, key = jax.random.split(KEY)
+    old_mu, old_sigma = stop(mean_and_stddev(t.actor, s))
+    mu, sigma = mean_and_stddev(p.actor, s)
+    u = old_mu + old_sigma * jax.random.normal(sample_key, (8, B, D))
+    # The Jacobians of the hyperbolic tangent cancel.
+    kl = log_normal(u, old_mu, old_sigma) - log_normal(u, mu, sigma)
+    kl = jnp.mean(kl, axis=0)
+    a, log_pi = draw(p.actor, s, key)
+    soft = stop(jnp.exp(p.duals[0])) * log_pi - MPO.critic(stop(p.critic), s, a)
+    loss = jnp.where(kl < 0.5, soft, stop(jnp.exp(p.duals[1])) * kl)
+    loss = loss + jnp.exp(p.duals[0]) * stop(-log_pi + 1.0)
+    return jnp.mean(loss - jnp.exp(p.duals[1]) * stop(kl - 0.5))
+
+
+TWO_DUALS = tuple(x._replace(duals=jnp.array([-1.0, 0.5])) for x in MPO_PARAMS)
+
+
 CASES = {
+    "crossq_critic": Case(
+        of(recipes.crossq_critic, CROSSQ, ACTION, KEY, 0.2),
+        plain_crossq_critic,
+        SAC_PARAMS,
+        "actor",
+    ),
+    "bro_critic": Case(
+        of(recipes.bro_critic, TWIN, ACTION, KEY, 0.2, 0.4),
+        plain_bro_critic,
+        TWIN_PARAMS,
+        "actor",
+    ),
+    "bro_actor": Case(
+        of(recipes.bro_actor, TWIN, ACTION, KEY, 0.2, 0.4),
+        plain_bro_actor,
+        TWIN_PARAMS,
+        "critic",
+    ),
+    "categorical_sac_critic": Case(
+        of(recipes.categorical_sac_critic, TWIN, ACTION, KEY, 0.2),
+        plain_categorical_sac_critic,
+        TWIN_PARAMS,
+        "actor",
+    ),
+    "fast_td3_critic": Case(
+        of(recipes.fast_td3_critic, SURE, ACTION, KEY, 0.4, bounds=(-2.0, 2.0)),
+        plain_fast_td3_critic,
+        SURE_PARAMS,
+        "actor",
+    ),
+    "drqv2_critic": Case(
+        of(recipes.drqv2_critic, TD3, ACTION, KEY, 0.4),
+        plain_drqv2_critic,
+        TD3_PARAMS,
+        "actor",
+    ),
+    "drqv2_actor": Case(
+        of(recipes.drqv2_actor, TD3, ACTION, KEY, 0.4),
+        plain_drqv2_actor,
+        TD3_PARAMS,
+        "critic",
+    ),
+    "reppo_critic": Case(
+        of(recipes.reppo_critic, LOGITS, ACTION, TARGET, PAIR),
+        plain_reppo_critic,
+        LOGITS_PARAMS,
+        "actor",
+    ),
+    "reppo_actor": Case(
+        of(recipes.reppo_actor, MPO, ACTION, KEY, -1.0, 0.5, 8),
+        plain_reppo_actor,
+        TWO_DUALS,
+        "critic",
+    ),
     "ddpg_critic": Case(
         of(recipes.ddpg_critic, DPG, ACTION),
         plain_ddpg_critic,

@@ -462,7 +462,72 @@ TWO, TWO_PARAMS = linear(2, A)
 DISCRETE = ActorCritic(Q, TWO)
 DISCRETE_PARAMS = tuple(map(ActorCritic, Q_PARAMS, TWO_PARAMS))
 
+LEGAL = ROLLOUTS._replace(legal_tm1=normal(B, T, A) < 0.8)
+LEGAL.legal_tm1 = LEGAL.legal_tm1 | nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
+
+
+def ppo_of(logits, v):
+    """Return the loss of PPO of the logits and values of all steps."""
+    advs, returns = pool(advantages)
+    a, old = ROLLOUTS.a_tm1, ROLLOUTS.logits_tm1
+    log_prob, old = (pick(log_softmax(x), a)[IS_VALID] for x in (logits, old))
+    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs))
+    values = clipped_values(v[IS_VALID], returns) * 0.5
+    return pg_loss - entropy(logits[IS_VALID]) * 0.01 + values
+
+
+def plain_masked_ppo(p, t):
+    """Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd, of the logits.
+
+    sb3_contrib/common/maskable/distributions.py.
+    """
+    logits, v = policy_and_value(p, ROLLOUTS.s_tm1)
+    return ppo_of(jnp.where(LEGAL.legal_tm1, logits, -1e8), v)
+
+
+REMEMBERED = ROLLOUTS._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)
+REMEMBERED.first = REMEMBERED.first.reshape(B, T)
+
+
+def unit(state, s):
+    return jnp.tanh(0.5 * state + s)
+
+
+def unrolled(params, state, s, first):
+    """Return logits and values of a network whose state adds up observations."""
+
+    def step(state, inputs):
+        s, first = inputs
+        state = unit(jnp.where(first[:, None], 0.0, state), s)
+        return state, state
+
+    inputs = jnp.swapaxes(s, 0, 1), first.T
+    _, states = jax.lax.scan(step, state, inputs)
+    return policy_and_value(params, jnp.swapaxes(states, 0, 1))
+
+
+def plain_recurrent_ppo(p, t):
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps.
+
+    With n in place of n - 1 in the standard deviation of the advantages.
+    """
+    b, state, states = REMEMBERED, REMEMBERED.state, []
+    for k in range(T):
+        s = jnp.where(IS_VALID[:, k, None], b.s_tm1[:, k], 0.0)
+        state = unit((1.0 - b.first[:, k, None]) * state, s)
+        states.append(state)
+    return ppo_of(*policy_and_value(p, jnp.stack(states, axis=1)))
+
+
 CASES = {
+    "masked_ppo": Case(
+        of(recipes.masked_ppo, policy_and_value, LEGAL), plain_masked_ppo, PAIR_PARAMS
+    ),
+    "recurrent_ppo": Case(
+        of(recipes.recurrent_ppo, unrolled, REMEMBERED),
+        plain_recurrent_ppo,
+        PAIR_PARAMS,
+    ),
     "reinforce": Case(of(recipes.reinforce, Q, ROLLOUTS), plain_reinforce, Q_PARAMS),
     "a2c": Case(of(recipes.a2c, policy_and_value, ROLLOUTS), plain_a2c, PAIR_PARAMS),
     "impala": Case(

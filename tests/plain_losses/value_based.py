@@ -35,6 +35,7 @@ from plain_losses.common import (
     huber,
     implicit,
     of,
+    one_step,
     pick,
     policy_and_value,
     pool,
@@ -457,7 +458,43 @@ def plain_n_step_dqn(p, t):
 
 FIRST = {k: x[:, :3] for k, x in vars(ROLLOUTS).items() if x is not None and x.ndim > 1}
 WINDOWS = ROLLOUTS._replace(**FIRST)
+
+
+def quantile(x, tau, y):
+    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
+    u = stop(y)[:, None] - x[:, :, None]
+    weight = jnp.abs(tau[..., :, None] - (u < 0))
+    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
+
+
+def plain_munchausen_iqn(p, t):
+    """google-research/google-research@0c1bbe5, munchausen_rl/agents/m_iqn.py."""
+    tau = [jax.random.uniform(k, (B, 5)) for k in jax.random.split(KEY, 4)]
+    x = pick(implicit(p, ONE.s_tm1, tau[0]), jnp.tile(ONE.a_tm1[:, None], 5))
+    q = jnp.mean(implicit(t, ONE.s_tm1, tau[2]), axis=1)
+    q_t = jnp.mean(implicit(t, ONE.s_t, tau[3]), axis=1)
+    log_pi, log_pi_t = (0.1 * jax.nn.log_softmax(y / 0.1) for y in (q, q_t))
+    reward = ONE.r_t + 0.9 * jnp.clip(pick(log_pi, ONE.a_tm1), -1, 0)
+    z_t = implicit(t, ONE.s_t, tau[1])
+    soft = jax.nn.softmax(q_t / 0.1)[:, None] * (z_t - log_pi_t[:, None])
+    y = reward[:, None] + ONE.discount_t[:, None] * jnp.sum(soft, axis=2)
+    return quantile(x, tau[0], y)
+
+
+def plain_dqn_reg(p, t):
+    """EdanToledo/Stoix@8fff19c, stoix/systems/q_learning/ff_dqn_reg.py."""
+    q = pick(Q(p, ONE.s_tm1), ONE.a_tm1)
+    target = one_step(jnp.max(Q(t, ONE.s_t), axis=-1))
+    return jnp.mean(huber(stop(target) - q)) + 0.1 * jnp.mean(q)
+
+
 CASES = {
+    "munchausen_iqn": Case(
+        of(recipes.munchausen_iqn, implicit, ONE, KEY, 0.1, 0.9, 5),
+        plain_munchausen_iqn,
+        Q_PARAMS,
+    ),
+    "dqn_reg": Case(of(recipes.dqn_reg, Q, ONE), plain_dqn_reg, Q_PARAMS),
     "mmd_dqn": Case(
         of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
     ),

@@ -141,9 +141,9 @@ def linear_token_log_probs(
     Without a soft cap, :math:`z_t = (h_t W + b) / τ`. The set :math:`S_t` is the
     vocabulary, or the tokens that the sampler kept. The result is that of
     `token_log_probs` on such logits. Both passes go over the vocabulary in chunks, so
-    that memory grows with `T * chunk_size`, not with `T * V`. Matrix products of half
-    precision accumulate in float32. Forward-mode and second derivatives are not
-    supported.
+    that memory grows with `T * chunk_size`, not with `T * V`; and with `T * K` beyond
+    K = 16. Matrix products of half precision accumulate in float32. Forward-mode and
+    second derivatives are not supported.
 
     Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]`
     with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with

@@ -200,7 +200,7 @@ def run_emphatic(x, rho, discounts, lambda_, cut=None):
         )
         return state, state
 
-    state = rlaxlib.EmphaticTraceState(jnp.zeros(FEATURES))
+    state = rlaxlib.emphatic_trace_init(jnp.zeros(FEATURES))
     return jax.lax.scan(step, state, (x, rho, discounts, cut))[1]
 
 

@@ -167,8 +167,10 @@ def publish(package: dict[str, Any]) -> list[str]:
 def _miss(module: str, public: Sequence[str], name: str) -> NoReturn:
     """Raise an error that suggests names in place of one that a module lacks."""
     found = [] if name.startswith("_") else suggest(name, public)
-    found = [f"rlaxlib.{x}" if x in public and "." in module else x for x in found]
-    hint = f" See {', '.join(f'`{x}`' for x in found)}." if found else ""
+    split = [x.partition(" for ") for x in found]  # What for stands beside some.
+    prefix = "rlaxlib." * ("." in module)
+    quoted = [f"`{prefix * (x in public)}{x}`{gap}{why}" for x, gap, why in split]
+    hint = f" See {', '.join(quoted)}." if found else ""
     raise AttributeError(f"module {module!r} has no attribute {name!r}.{hint}")
 
 

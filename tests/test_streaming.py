@@ -303,8 +303,8 @@ def gradient_td_step(losses, state):
 
     def update(s, a):
         def loss(w, h):
-            inputs = x[s] @ w, x[s] @ h, 0.0, GAMMA, after[a] @ w, rho[a]
-            return losses(*inputs)[0]
+            inputs = x[s] @ w, x[s] @ h, 0.0, GAMMA, after[a] @ w
+            return losses(*inputs, rho_tm1=rho[a])[0]
 
         return jax.grad(loss, (0, 1))(w, h)
 

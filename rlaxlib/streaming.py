@@ -235,7 +235,7 @@ def dutch_trace(
     return jax.tree.map(update, trace, gradient)
 
 
-@checked
+@checked(compiled=False)
 def emphatic_trace_init(params: Tree[ArrayTree, "float"]) -> EmphaticTraceState:
     """Return the emphatic trace before the first transition.
 
@@ -263,7 +263,8 @@ def emphatic_trace_init(params: Tree[ArrayTree, "float"]) -> EmphaticTraceState:
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    return EmphaticTraceState(jax.tree.map(jnp.zeros_like, params))
+    state = EmphaticTraceState(jax.tree.map(jnp.zeros_like, params))
+    return jax.tree.map(jnp.asarray, state)
 
 
 @checked

@@ -135,9 +135,9 @@ ROWS = [
     ),
     Row(
         emphatic_trace_init,
-        vectors("params"),
+        lambda rng: {},
+        settings={"params": np.ones(4, np.float32)},
         gradients=Gradients(exist=False),
-        loose=Loose(batches=False),
     ),
     Row(
         of_fields(emphatic_trace),

@@ -163,7 +163,7 @@ class PPOAgent(struct.PyTreeNode):
         discounts = self.config.discount * (1.0 - rollout.terminated)
         update = jax.vmap(rlaxlib.reward_scale(axis_name="B").update, axis_name="B")
         divisor, scale = update(
-            rollout.reward, discounts, self.scale, truncated_t=rollout.truncated
+            self.scale, rollout.reward, discounts, truncated_t=rollout.truncated
         )
         rewards = rollout.reward
         if self.config.scale_rewards:

@@ -96,7 +96,9 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
 
 def filled(mask: Array | None, like: Array) -> Array:
     """Return the mask of the shape of `like`, true everywhere if there is none."""
-    return jnp.broadcast_to(True if mask is None else mask, like.shape)
+    # By `like`, which devices may share.
+    mask = jnp.ones_like(like, bool) if mask is None else mask
+    return jnp.broadcast_to(mask, like.shape)
 
 
 def segments(

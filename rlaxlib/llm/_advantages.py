@@ -75,7 +75,8 @@ def group_advantages(
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         sample_mask: False for answers to ignore, shape `[G]`; or None.
         group_ids: Prompt of each answer, in [0, G), of groups of any size in any order,
-            shape `[G]`; or None for one group.
+            shape `[G]`; or None for one group. If devices share the answers, G counts
+            those of all devices. The time grows with the square of G.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -115,13 +116,15 @@ def group_advantages(
         options: Any = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
 
         def of_group(index: Array) -> Array:
-            valid = exists & (group_ids == index)
+            valid = exists & (ids == index)
             return group_advantages(
                 rewards, baseline=baseline, scale=scale, sample_mask=valid, **options
             )
 
-        groups = jnp.arange(rewards.size, dtype=group_ids.dtype)
-        return jnp.sum(jax.vmap(of_group)(groups), axis=0)
+        groups = jnp.arange(rewards.size * devices.number(axis_name))
+        ids = group_ids.astype(groups.dtype)
+        advantages = jnp.sum(jax.vmap(of_group)(groups), axis=0)
+        return jnp.where((ids >= 0) & (ids < groups.size), advantages, jnp.nan)
     found = moments.of(rewards, exists, axis_name)
     size, mean, _, centered = found
     if not isinstance(baseline, str):

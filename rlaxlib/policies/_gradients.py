@@ -80,7 +80,7 @@ def policy_gradient_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    w_t, count = _weights(w_t, sample_mask, adv_t.size)
+    w_t, count = _weights(w_t, sample_mask, adv_t)
     return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / count
 
 
@@ -297,7 +297,7 @@ def entropy_loss(
         https://doi.org/10.1080/09540099108946587
     """
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    w_t, count = _weights(w_t, sample_mask, entropy_t.size)
+    w_t, count = _weights(w_t, sample_mask, entropy_t)
     return -safe.expectation(w_t, entropy_t) / count
 
 
@@ -545,12 +545,11 @@ def _clip_by_norm(x: Array, maximum: Array) -> Array:
 
 
 def _weights(
-    w_t: Array, sample_mask: Array | None, steps: int
+    w_t: Array, sample_mask: Array | None, like: Array
 ) -> tuple[Array, Array | int]:
     """Return the weight of each step, 0 if ignored, and the number of valid steps."""
-    w_t = jnp.broadcast_to(w_t, (steps,))
+    w_t = jnp.broadcast_to(w_t, like.shape)
     if sample_mask is None:
-        return w_t, steps
-    return streams.valid(w_t, sample_mask), jnp.maximum(
-        jnp.sum(sample_mask, dtype=w_t.dtype), 1
-    )
+        return w_t, like.size
+    count = jnp.maximum(jnp.sum(sample_mask, dtype=like.dtype), 1)
+    return streams.valid(w_t, sample_mask), count

@@ -1,10 +1,13 @@
 """Test that packed rows give each answer what a row of its own gives it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experience import close
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rlaxlib
 
@@ -116,6 +119,34 @@ def test_groups_by_ids_are_groups_of_any_size_in_any_order(baseline, scale):
             rewards[at], baseline=baseline, scale=scale
         )
     close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_devices_may_share_groups_by_ids_and_an_id_out_of_range_gives_nan():
+    ids = np.array([6, 0, 6, 7, 0, 6, 5, 8])  # Four answers on each of two devices.
+    rewards = RNG.uniform(size=8).astype(np.float32)
+
+    @functools.partial(jax.vmap, axis_name="i")
+    def shared(rewards, ids):
+        return rlaxlib.group_advantages(rewards, group_ids=ids, axis_name="i")
+
+    found = shared(rewards.reshape(2, 4), jnp.asarray(ids).reshape(2, 4)).ravel()
+    expected = jax.jit(rlaxlib.group_advantages)(rewards, group_ids=ids)
+    close(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.flatnonzero(np.isnan(expected)).tolist() == [7]
+
+
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 10, 2), reason="explicit meshes need jax 0.10.2"
+)
+def test_rows_on_an_explicit_mesh_need_no_mask():
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Explicit,))
+    loss, ids = np.stack([LOG_PROB, OLD]), np.stack([IDS, IDS])
+    rows = NamedSharding(mesh, PartitionSpec("data", None))
+    with jax.set_mesh(mesh):
+        found = rlaxlib.aggregate_losses(
+            jax.device_put(loss, rows), segment_ids=jax.device_put(ids, rows)
+        )
+    close(found, rlaxlib.aggregate_losses(loss, segment_ids=ids), rtol=1e-6)
 
 
 def test_a_traced_segment_out_of_range_gives_nan():

@@ -132,8 +132,8 @@ def plain_mappo(p, t):
 
 def plain_happo(p, t):
     """PKU-MARL/HARL@d539bad, harl/algorithms/actors/happo.py: update."""
-    log_pi = log_prob(Q(p, STEPS.s_tm1[:, 1]), STEPS.a_tm1[:, 1])
-    return clip_loss(log_pi - STEPS.old_log_prob[:, 1], RATIO * STANDARD)
+    log_pi = log_prob(Q(p, STEPS.s_tm1[:, 0]), STEPS.a_tm1[:, 0])
+    return clip_loss(log_pi - STEPS.old_log_prob[:, 0], RATIO * STANDARD)
 
 
 CASES = {
@@ -142,5 +142,5 @@ CASES = {
     "mappo": Case(
         of(recipes.mappo, logits_and_value, STEPS, ADV, TARGET), plain_mappo, MIX_PARAMS
     ),
-    "happo": Case(of(recipes.happo, Q, STEPS, ADV, RATIO, 1), plain_happo, Q_PARAMS),
+    "happo": Case(of(recipes.happo, Q, STEPS, ADV, RATIO, 0), plain_happo, Q_PARAMS),
 }

@@ -157,7 +157,7 @@ ROWS = [
             settings={"num_tries": tries},
             gradients=Gradients(exist=False),
             precision=Precision(
-                single_outputs=(1, 2, 3),
+                single_outputs=(1,),
                 carried={"params": 0},
                 decisive=("params", "step"),
             ),

@@ -250,7 +250,7 @@ def gradient_bandit(config) -> Policy:
             state, pull.arm, pull.reward, config.step_size
         )
 
-    init = rlaxlib.GradientBanditState(jnp.zeros(config.arms))
+    init = rlaxlib.gradient_bandit_init(config.arms)
     return Policy(init, probabilities, update)
 
 

@@ -110,14 +110,12 @@ class TD3Agent(struct.PyTreeNode):
 
     def _update_critic(self, batch, key):
         keys = jax.random.split(key, len(batch.rewards))
-        smooth = jax.vmap(rlaxlib.td3_target_action, (0, 0, *4 * [None]))
+        smooth = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
         actions = smooth(
             keys,
             self.target_actor(batch.next_observations),
             self.target_noise,
             self.target_clip,
-            -1.0,
-            1.0,
         )
         targets = jax.vmap(rlaxlib.td3_critic_target)(
             batch.rewards,

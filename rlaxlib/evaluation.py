@@ -58,10 +58,10 @@ def off_policy_evaluation(
     rho_tm1: Float[ArrayLike, "N, T in [0, inf)"],
     r_t: Float[ArrayLike, "N, T"],
     discount_t: Float[ArrayLike, "N, T in [0, 1]"],
-    q_tm1: Float[ArrayLike, "N, T"] | None = None,
-    v_tm1: Float[ArrayLike, "N, T"] | None = None,
     kind: Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"] = "wpdis",
     *,
+    q_tm1: Float[ArrayLike, "N, T"] | None = None,
+    v_tm1: Float[ArrayLike, "N, T"] | None = None,
     sample_mask: Bool[ArrayLike, "N, T"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
@@ -93,9 +93,9 @@ def off_policy_evaluation(
         r_t: Rewards :math:`r`, shape `[N, T]`.
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.
+        kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
         q_tm1: Values of the actions for :math:`π`, shape `[N, T]`; or None.
         v_tm1: Values of the states for :math:`π`, shape `[N, T]`; or None.
-        kind: `"is"`, `"wis"`, `"pdis"`, `"wpdis"`, `"dr"` or `"wdr"`.
         sample_mask: False for time steps to ignore, as if they were deleted, such as
             padding and reset steps, shape `[N, T]`; or None. Trajectories without a
             valid step do not count in :math:`N`.

@@ -212,6 +212,7 @@ def mppi_update(
 def shift_plan(
     state: PlanState,
     stddev: Float[ArrayLike, "in [0, inf)"],
+    *,
     a: Float[ArrayLike, "D"] | None = None,
 ) -> PlanState:
     """Move a plan on by one time step, to start the next planning from it.

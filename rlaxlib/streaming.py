@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Tree
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static, Tree
 
 __all__ = [
     "EmphaticTraceState",
@@ -27,10 +27,12 @@ __all__ = [
     "accumulating_trace",
     "dutch_trace",
     "emphatic_trace",
+    "emphatic_trace_init",
     "gtd2_loss",
     "obgd_step_size",
     "replacing_trace",
     "tdc_loss",
+    "true_online_td_init",
     "true_online_td_lambda",
 ]
 
@@ -40,7 +42,7 @@ ArrayTree = Any
 class EmphaticTraceState(NamedTuple):
     """An emphatic trace, and what the next update needs.
 
-    `EmphaticTraceState(trace)` with zeros is the state before the first transition.
+    `emphatic_trace_init` returns the first.
 
     Attributes:
         trace: Eligibility trace :math:`z`, a pytree like the parameters.
@@ -59,7 +61,7 @@ class EmphaticTraceState(NamedTuple):
 class TrueOnlineTdState(NamedTuple):
     """Weights of a linear value function, and what the next update needs.
 
-    At first it is `TrueOnlineTdState(weights, jnp.zeros_like(weights))`.
+    `true_online_td_init` returns the first.
 
     Attributes:
         weights: Weights :math:`w`, shape `[D]`.
@@ -233,6 +235,38 @@ def dutch_trace(
     return jax.tree.map(update, trace, gradient)
 
 
+@checked(compiled=False)
+def emphatic_trace_init(params: Tree[ArrayTree, "float"]) -> EmphaticTraceState:
+    """Return the emphatic trace before the first transition.
+
+    Takes the parameters of a value function, returns a state.
+
+    ::
+
+        z = 0,   F = 0
+
+    Args:
+        params: Parameters, a pytree.
+
+    Returns:
+        An `EmphaticTraceState` with a `trace` of zeros like the parameters.
+
+    Raises:
+        ArgumentError: If a leaf is not of floats.
+
+    Example:
+        >>> print(rlaxlib.emphatic_trace_init(jnp.ones(2)).trace)
+        [0. 0.]
+
+    References:
+        Richard S. Sutton, A. Rupam Mahmood and Martha White, *An Emphatic Approach to
+        the Problem of Off-policy Temporal-Difference Learning*, 2015.
+        https://arxiv.org/abs/1503.04269
+    """
+    state = EmphaticTraceState(jax.tree.map(cast(Any, jnp.zeros_like), params))
+    return jax.tree.map(cast(Any, jnp.asarray), state)
+
+
 @checked
 def emphatic_trace(
     state: EmphaticTraceState,
@@ -304,6 +338,36 @@ def emphatic_trace(
 
 
 @checked
+def true_online_td_init(num_features: Static[int, "in [1, inf)"]) -> TrueOnlineTdState:
+    """Return the state of true online TD(λ) before the first transition.
+
+    Takes a number of features, returns a state.
+
+    ::
+
+        w = 0,   z = 0
+
+    Args:
+        num_features: Number :math:`D` of features, a Python integer in [1, inf).
+
+    Returns:
+        A `TrueOnlineTdState` of zeros.
+
+    Raises:
+        ArgumentError: If `num_features` is not a Python integer of at least 1.
+
+    Example:
+        >>> print(rlaxlib.true_online_td_init(2).weights)
+        [0. 0.]
+
+    References:
+        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
+        https://arxiv.org/abs/1512.04087
+    """
+    return TrueOnlineTdState(jnp.zeros(num_features), jnp.zeros(num_features))
+
+
+@checked
 def true_online_td_lambda(
     state: TrueOnlineTdState,
     x_tm1: Float[ArrayLike, "D"],
@@ -346,7 +410,7 @@ def true_online_td_lambda(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> state = rlaxlib.TrueOnlineTdState(jnp.zeros(2), jnp.zeros(2))
+        >>> state = rlaxlib.true_online_td_init(2)
         >>> x_tm1, x_t = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
         >>> state = rlaxlib.true_online_td_lambda(state, x_tm1, 1.0, 1.0, x_t, 1.0, 0.5)
         >>> state = rlaxlib.true_online_td_lambda(state, x_t, 2.0, 0.0, x_tm1, 1.0, 0.5)
@@ -375,6 +439,7 @@ def tdc_loss(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
+    *,
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> tuple[Float[Array, ""], GradientTdOutputs]:
     """Compute the loss of TD with gradient correction (TDC).
@@ -435,6 +500,7 @@ def gtd2_loss(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     v_t: Float[ArrayLike, ""],
+    *,
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> tuple[Float[Array, ""], GradientTdOutputs]:
     """Compute the loss of gradient TD, second version (GTD2).

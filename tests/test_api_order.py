@@ -162,7 +162,6 @@ def test_arguments_have_the_order_of_time(ours):
             argument
             for argument, each in parameters.items()
             if each.kind is not each.KEYWORD_ONLY
-            and each.default is each.empty
             and re.search(r"_(t|tm1)$|^key$|^state$", argument)
         ]
         if timed != sorted(timed, key=place):

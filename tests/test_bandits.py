@@ -231,12 +231,12 @@ def test_an_arm_of_few_bits_is_the_same_arm(dtype):
 def test_states_can_be_scanned_and_mapped():
     arms, rewards = history()
     rewards = np.float32(rewards)
-    state = rlaxlib.GradientBanditState(np.zeros(3, np.float32))
+    state = rlaxlib.gradient_bandit_init(3)
     update = functools.partial(rlaxlib.gradient_bandit_update, step_size=0.1)
     many = jax.jit(jax.vmap(lambda r: run_updates(update, state, arms, r)))
     batch = many(np.stack([rewards, -rewards]))
     assert batch.preferences.shape == (2, 3)
-    np.testing.assert_array_equal(batch.pulls, 40)
+    np.testing.assert_array_equal(batch.num_pulls, 40)
     mean = rewards.mean()
     np.testing.assert_allclose(batch.baseline, [mean, -mean], 1e-5)
 
@@ -545,10 +545,10 @@ def test_expected_update_of_a_gradient_bandit_is_the_gradient_of_the_reward():
 
 
 def test_first_reward_of_a_gradient_bandit_is_its_baseline():
-    state = rlaxlib.GradientBanditState(np.zeros(3, np.float32))
+    state = rlaxlib.gradient_bandit_init(3)
     state = jax.jit(rlaxlib.gradient_bandit_update)(state, 1, 5.0, 0.5)
     np.testing.assert_array_equal(state.preferences, 0)
-    assert (state.baseline, state.pulls) == (5.0, 1)
+    assert (state.baseline, state.num_pulls) == (5.0, 1)
 
 
 def test_gradient_bandit_finds_the_best_arm():
@@ -572,4 +572,4 @@ def test_a_count_of_pulls_does_not_overflow(dtype):
     state = rlaxlib.GradientBanditState(jnp.zeros(2), 0.0, jnp.asarray(pulls))
     state = rlaxlib.gradient_bandit_update(state, 0, 1.0, 0.1)
     np.testing.assert_allclose(state.baseline, 1 / (int(pulls) + 1), rtol=1e-6)
-    assert state.pulls >= pulls
+    assert state.num_pulls >= pulls

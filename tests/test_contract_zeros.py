@@ -33,7 +33,7 @@ WEIGHTS = frozenset(
 )
 RATIOS = frozenset(["rho_t", "rho_tm1", "state.rho"])  # They may be infinite.
 # Neither weights nor data.
-NEITHER = frozenset(["mu_t", "state.scale", "state.steps", "tau_src", "tau_q_tm1"])
+NEITHER = frozenset(["mu_t", "state.scale", "state.num_steps", "tau_src", "tau_q_tm1"])
 ENTRIES = 16  # Entries of each argument that are tried.
 
 # Calls in which infinity or NaN has an effect, each with the reason.

@@ -64,7 +64,9 @@ def test_exact_values_of_a_deterministic_environment_remove_the_variance(kind):
     rho = np.where(a == 1, 0.8, 0.2).astype(np.float32) / np.float32(0.5)
     later = 0.8 * np.array([0.5 + 0.25, 0.5, 0.0], np.float32)
     q, v = r + later, np.broadcast_to(0.8 + later, r.shape)
-    close(evaluate(rho, r, discount, q, v, kind=kind), 0.8 * (1 + 0.5 + 0.25))
+    close(
+        evaluate(rho, r, discount, q_tm1=q, v_tm1=v, kind=kind), 0.8 * (1 + 0.5 + 0.25)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,9 +172,9 @@ def test_ratios_of_zero_have_finite_gradients(kind):
 def test_doubly_robust_estimates_need_values_and_others_take_none():
     r, discount, rho = make_trajectories(4, 5)
     with pytest.raises(rlaxlib.ArgumentError, match="`q_tm1` and `v_tm1` are needed"):
-        evaluate(rho, r, discount, r, kind="dr")
+        evaluate(rho, r, discount, "dr", q_tm1=r)
     with pytest.raises(rlaxlib.ArgumentError, match="must be None with the kind"):
-        evaluate(rho, r, discount, r, r, kind="is")
+        evaluate(rho, r, discount, "is", q_tm1=r, v_tm1=r)
 
 
 # --- Scores. ---

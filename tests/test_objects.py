@@ -75,7 +75,7 @@ OBJECTS = {
 OBJECTS |= {
     "create_ema": (
         lambda: rlaxlib.create_ema(0.5),
-        "Ema(rate=0.5, axis_name=None)",
+        "Ema(decay=0.5, axis_name=None)",
         lambda made, x: made.update(x, made.init(x)),
     ),
     "running_moments": (
@@ -95,7 +95,7 @@ OBJECTS |= {
     ),
     "percentile_scale": (
         lambda: rlaxlib.percentile_scale(0.5),
-        "PercentileScale(ema=Ema(rate=0.5, axis_name=None), "
+        "PercentileScale(ema=Ema(decay=0.5, axis_name=None), "
         "low_percentile=5.0, high_percentile=95.0, "
         "min_scale=1.0, axis_name=None)",
         lambda made, x: made.update(made.init(x), x),

@@ -56,6 +56,20 @@ STATES = {
         rlaxlib.linear_bandit_init(3),
         lambda state: rlaxlib.linucb_update(state, ONES, 1.0),
     ),
+    "gradient_bandit_init": (
+        rlaxlib.gradient_bandit_init(3),
+        lambda state: rlaxlib.gradient_bandit_update(state, 0, 1.0, 0.1),
+    ),
+    "emphatic_trace_init": (
+        rlaxlib.emphatic_trace_init(ONES),
+        lambda state: rlaxlib.emphatic_trace(state, ONES, 1.0, 0.9, 0.5),
+    ),
+    "true_online_td_init": (
+        rlaxlib.true_online_td_init(3),
+        lambda state: rlaxlib.true_online_td_lambda(
+            state, ONES, 1.0, 0.9, ONES, 0.5, 0.1
+        ),
+    ),
     "plan_init": (
         rlaxlib.plan_init(3, 2),
         lambda state: rlaxlib.shift_plan(state, 1.0),

@@ -200,7 +200,7 @@ def run_emphatic(x, rho, discounts, lambda_, cut=None):
         )
         return state, state
 
-    state = rlaxlib.EmphaticTraceState(jnp.zeros(FEATURES))
+    state = rlaxlib.emphatic_trace_init(jnp.zeros(FEATURES))
     return jax.lax.scan(step, state, (x, rho, discounts, cut))[1]
 
 
@@ -303,8 +303,8 @@ def gradient_td_step(losses, state):
 
     def update(s, a):
         def loss(w, h):
-            inputs = x[s] @ w, x[s] @ h, 0.0, GAMMA, after[a] @ w, rho[a]
-            return losses(*inputs)[0]
+            inputs = x[s] @ w, x[s] @ h, 0.0, GAMMA, after[a] @ w
+            return losses(*inputs, rho_tm1=rho[a])[0]
 
         return jax.grad(loss, (0, 1))(w, h)
 

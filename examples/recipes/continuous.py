@@ -108,8 +108,8 @@ def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(target_params.actor, batch.s_t)
-    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
-    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip, -1.0, 1.0)
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
     target = jax.vmap(rlaxlib.td3_critic_target)(batch.r_t, batch.discount_t, q_t)
     return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
@@ -446,8 +446,8 @@ def fast_td3_critic(
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(jax.lax.stop_gradient(params.actor), batch.s_t)
-    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
-    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip, -1.0, 1.0)
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
     logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
     atoms = jnp.linspace(*bounds, logits_t.shape[-1])
     z_t = batch.r_t[:, None] + batch.discount_t[:, None] * atoms

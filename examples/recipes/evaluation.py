@@ -65,12 +65,12 @@ def gpi_action(psi, task):
 def value_interval(key, data, kind="wpdis", confidence=0.95):
     """Return an estimate of the value of a policy, and both ends of its interval.
 
-    `data` are ratios, rewards and discounts of N trajectories, each [N, T], and values
-    for the doubly robust estimates: the arguments of `off_policy_evaluation`.
+    `data` are the arguments of `off_policy_evaluation` by name, each [N, T]: ratios,
+    rewards and discounts of N trajectories, and values for doubly robust estimates.
     """
 
     def estimate(data):
-        return rlaxlib.off_policy_evaluation(*data, kind=kind)
+        return rlaxlib.off_policy_evaluation(**data, kind=kind)
 
     interval = rlaxlib.bootstrap_interval
     return estimate(data), *interval(key, data, estimate, confidence)
@@ -78,16 +78,17 @@ def value_interval(key, data, kind="wpdis", confidence=0.95):
 
 def partial_estimates(data):
     """Return WDR estimates from the first 0 to T rewards and values after, [T+1]."""
-    rho_tm1, r_t, discount_t, q_tm1, v_tm1 = data
-    steps = jnp.arange(r_t.shape[1])[None]
+    num_steps = data["r_t"].shape[1]
+    steps = jnp.arange(num_steps)[None]
 
     def estimate(num):
-        r, q = (jnp.where(steps < num, x, 0.0) for x in (r_t, q_tm1))
-        v = jnp.where(steps <= num, v_tm1, 0.0)
-        inputs = rho_tm1, r, discount_t, q, v
-        return rlaxlib.off_policy_evaluation(*inputs, kind="wdr")
+        ends = {"r_t": num, "q_tm1": num, "v_tm1": num + 1}
+        kept = {
+            name: jnp.where(steps < end, data[name], 0) for name, end in ends.items()
+        }
+        return rlaxlib.off_policy_evaluation(**data | kept, kind="wdr")
 
-    return jax.vmap(estimate)(jnp.arange(r_t.shape[1] + 1))
+    return jax.vmap(estimate)(jnp.arange(num_steps + 1))
 
 
 def least_error_weights(error, num_steps=1000):
@@ -105,17 +106,18 @@ def least_error_weights(error, num_steps=1000):
 def magic(key, data, num_samples=200, confidence=0.5):
     """MAGIC: the mix of rewards and of a model's values that has the least error.
 
-    Returns an estimate, and the weight of each number of rewards, [T+1]. `data` are
-    rewards, discounts, ratios, and values of actions and of states, each [N, T].
-    Covariances are those of resampled estimates, as good as the paper's sample
-    covariances. Thomas and Brunskill, 2016, https://arxiv.org/abs/1604.00923. Source:
+    Returns an estimate, and the weight of each number of rewards, [T+1]. `data` are as
+    in `value_interval`, with values of actions and of states. Covariances are those of
+    resampled estimates, as good as the paper's sample covariances. Thomas and
+    Brunskill, 2016, https://arxiv.org/abs/1604.00923. Source:
     github.com/clvoloshin/COBS@bc76441, ope/algos/magic.py. Usual (paper; the code): 200
     samples, an interval of 50 %, or 90 %.
     """
 
     def resample(key):
-        rows = jax.random.randint(key, (len(data[0]),), 0, len(data[0]))
-        return partial_estimates([x[rows] for x in data])
+        num = len(data["r_t"])
+        rows = jax.random.randint(key, (num,), 0, num)
+        return partial_estimates({name: x[rows] for name, x in data.items()})
 
     x = partial_estimates(data)
     samples = jax.lax.map(resample, jax.random.split(key, num_samples))

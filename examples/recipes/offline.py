@@ -357,11 +357,11 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     Mazes: Adam 5e-5, batch 256, discount 0.999.
     """
     a_t = apply.actor(target_params.actor, batch.s_t)
-    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None, None, None))
-    a_t = noisy(jax.random.split(key, len(a_t)), a_t, 0.2, 0.5, -1.0, 1.0)
+    keys = jax.random.split(key, len(a_t))
+    a_t = jax.vmap(rlaxlib.td3_target_action)(keys, a_t)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    target = jax.vmap(rlaxlib.rebrac_critic_target, (0, 0, 0, 0, 0, None))(
-        batch.r_t, batch.discount_t, q_t, a_t, batch.a_t, penalty
+    target = rlaxlib.rebrac_critic_target(
+        batch.r_t, batch.discount_t, q_t.T, a_t, batch.a_t, penalty
     )
     return critics_loss(params, apply, batch, target)
 

@@ -70,8 +70,8 @@ def tdc(params, apply, batch, method=rlaxlib.tdc_loss):
     """
     v_tm1, v_t = (apply.value(params, s) for s in (batch.s_tm1, batch.s_t))
     h_tm1 = apply.correction(params, batch.s_tm1)
-    inputs = v_tm1, h_tm1, batch.r_t, batch.discount_t, v_t, batch.rho
-    return jnp.mean(jax.vmap(method)(*inputs)[0])
+    inputs = v_tm1, h_tm1, batch.r_t, batch.discount_t, v_t
+    return jnp.mean(jax.vmap(method)(*inputs, rho_tm1=batch.rho)[0])
 
 
 def gtd2(params, apply, batch):

@@ -177,9 +177,12 @@ MODEL_ERROR = float(jnp.abs(EVALUATED @ MODEL[0, START] - VALUE))
 def streams(key, fault):
     """Return 32 streams of 12 steps: observations, actions, and those of estimates."""
     data = play(TASK, act, key, 32, STEPS)
-    ratios = EVALUATED[data.a_tm1] * A
-    rewards = fault.reward * data.r_t, fault.bootstrap * data.discount_t
-    return data.s_tm1, data.a_tm1, (*rewards, ratios)
+    given = {
+        "rho_tm1": EVALUATED[data.a_tm1] * A,
+        "r_t": fault.reward * data.r_t,
+        "discount_t": fault.bootstrap * data.discount_t,
+    }
+    return data.s_tm1, data.a_tm1, given
 
 
 def value_holds(key, fault):
@@ -194,8 +197,8 @@ def magic_score(key, fault):
     data_key, key = jax.random.split(key)
     s, a, data = streams(data_key, fault)
     q = jnp.einsum("nts, tsa -> nta", s, MODEL)
-    model = rlaxlib.batched_index(q, a), q @ EVALUATED
-    estimate, _ = recipes.magic(key, (*data, *model))
+    model = {"q_tm1": rlaxlib.batched_index(q, a), "v_tm1": q @ EVALUATED}
+    estimate, _ = recipes.magic(key, data | model)
     return -jnp.abs(estimate - VALUE)
 
 

@@ -276,7 +276,7 @@ def q_and_logits(params, s):
 
 def bcq_q(params, s):
     q, logits = q_and_logits(params, s)
-    return jnp.where(rlaxlib.bcq_action_mask(logits, 0.3), q, -jnp.inf)
+    return jnp.where(rlaxlib.bcq_action_mask(logits), q, -jnp.inf)
 
 
 def returns_and_state(params, returns, s, _=None):

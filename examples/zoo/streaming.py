@@ -207,10 +207,7 @@ ENTRIES = {
             off_policy,
             emphatic,
             lambda learner: score(learner[0]),
-            (
-                (START, rlaxlib.EmphaticTraceState(jnp.zeros(2), *jnp.zeros(3))),
-                jnp.array(0),
-            ),
+            ((START, rlaxlib.emphatic_trace_init(START)), jnp.array(0)),
             20_000,
         ),
         *OFF_POLICY,

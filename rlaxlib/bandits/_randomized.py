@@ -13,13 +13,14 @@ import jax.numpy as jnp
 
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Float, Int
+from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
 
 __all__ = [
     "GradientBanditState",
     "exp3_probabilities",
     "exp3_update",
+    "gradient_bandit_init",
     "gradient_bandit_update",
     "tsallis_inf_probabilities",
     "tsallis_inf_update",
@@ -29,17 +30,17 @@ __all__ = [
 class GradientBanditState(NamedTuple):
     """Preferences of a gradient bandit, and its baseline.
 
-    `GradientBanditState(jnp.zeros(A))` is the state before the first pull.
+    `gradient_bandit_init` returns the first.
 
     Attributes:
         preferences: Preferences :math:`H_a`, whose softmax is the policy, shape `[A]`.
         baseline: Mean :math:`R̄` of all rewards so far, shape `[]`.
-        pulls: Number of pulls so far, an integer, shape `[]`.
+        num_pulls: Number of pulls so far, an integer, shape `[]`.
     """
 
     preferences: Float[ArrayLike, "A"]
     baseline: Float[ArrayLike, ""] = 0.0
-    pulls: Int[ArrayLike, ""] = 0
+    num_pulls: Int[ArrayLike, ""] = 0
 
 
 @checked
@@ -222,6 +223,37 @@ def tsallis_inf_update(
 
 
 @checked
+def gradient_bandit_init(num_arms: Static[int, "in [1, inf)"]) -> GradientBanditState:
+    """Return the state of a gradient bandit before the first pull.
+
+    Takes a number of arms, returns a state.
+
+    ::
+
+        H_a = 0,   R̄ = 0
+
+    Args:
+        num_arms: Number of arms, a Python integer in [1, inf).
+
+    Returns:
+        A `GradientBanditState` of zeros, whose policy is uniform.
+
+    Raises:
+        ArgumentError: If `num_arms` is not a Python integer of at least 1.
+
+    Example:
+        >>> print(rlaxlib.gradient_bandit_init(2).preferences)
+        [0. 0.]
+
+    References:
+        Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
+        Introduction*, second edition, section 2.8, 2018.
+        http://incompleteideas.net/book/the-book-2nd.html
+    """
+    return GradientBanditState(jnp.zeros(num_arms))
+
+
+@checked
 def gradient_bandit_update(
     state: GradientBanditState,
     arm: Int[ArrayLike, "in [0, A)"],
@@ -253,7 +285,7 @@ def gradient_bandit_update(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, pulls=1)
+        >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, num_pulls=1)
         >>> state = rlaxlib.gradient_bandit_update(state, 0, 3.0, step_size=0.5)
         >>> print(state.preferences, state.baseline)
         [ 0.5 -0.5] 2.0

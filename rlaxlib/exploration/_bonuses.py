@@ -62,21 +62,21 @@ class RndState(NamedTuple):
     `RndState()` is the state before the first reward.
 
     Attributes:
-        steps: Number of time steps so far, shape `[]`.
+        num_steps: Number of time steps so far, shape `[]`.
         mean: Mean of the sums, shape `[]`.
         variance: Variance of the sums, shape `[]`.
         carried: The last sum of this stream, shape `[]`.
-        steps_rest: Rounding error of `steps`, shape `[]`. Without it, the number would
-            stop at 2 ** 24 in single precision.
+        num_steps_rest: Rounding error of `num_steps`, shape `[]`. Without it, the
+            number would stop at 2 ** 24 in single precision.
         mean_rest: Rounding error of `mean`, likewise, shape `[]`.
         variance_rest: Rounding error of `variance`, likewise, shape `[]`.
     """
 
-    steps: Float[ArrayLike, ""] = 0.0
+    num_steps: Float[ArrayLike, ""] = 0.0
     mean: Float[ArrayLike, ""] = 0.0
     variance: Float[ArrayLike, ""] = 0.0
     carried: Float[ArrayLike, ""] = 0.0
-    steps_rest: Float[ArrayLike, ""] = 0.0
+    num_steps_rest: Float[ArrayLike, ""] = 0.0
     mean_rest: Float[ArrayLike, ""] = 0.0
     variance_rest: Float[ArrayLike, ""] = 0.0
 

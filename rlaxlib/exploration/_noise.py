@@ -118,8 +118,8 @@ def add_ornstein_uhlenbeck_noise(
 def ornstein_uhlenbeck_noise(
     key: Key[ArrayLike, ""],
     noise_tm1: Float[ArrayLike, "[] or [..., A]"],
-    damping: Float[ArrayLike, "in [0, 2]"],
-    stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"],
+    damping: Float[ArrayLike, "in [0, 2]"] = 0.15,
+    stddev: Float[ArrayLike, "[] or [A] or [..., A] in [0, inf)"] = 0.2,
 ) -> Float[Array, "[] or [..., A] like noise_tm1"]:
     """Advance an Ornstein-Uhlenbeck noise process by one step.
 
@@ -131,7 +131,7 @@ def ornstein_uhlenbeck_noise(
 
     The noise is correlated over about :math:`1/θ` steps: :math:`θ = 1` gives
     independent noise, :math:`θ = 0` a random walk. Its stationary standard deviation is
-    :math:`σ/√(θ (2 - θ))`. DDPG uses :math:`θ = 0.15`, :math:`σ = 0.2`.
+    :math:`σ/√(θ (2 - θ))`. The defaults are those of DDPG.
 
     Args:
         key: PRNG key, shape `[]`.

@@ -144,7 +144,7 @@ def create_ema(
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
     # In single precision a decay close to 1 is not exact, but the rate is.
-    return Ema(1 - decay, devices.names(pmean_axis_name))
+    return Ema(decay, 1 - decay, devices.names(pmean_axis_name))
 
 
 @jax.tree_util.register_dataclass
@@ -153,11 +153,13 @@ class Ema(FunctionTuple):
     """Exponential moving averages, which `create_ema` makes.
 
     Attributes:
+        decay: Decay, in [0, 1), shape `[]`.
         rate: One minus the decay, in (0, 1], shape `[]`.
         axis_name: Mapped axis name, or names, to average over as well; or None.
     """
 
-    rate: ArrayLike
+    decay: ArrayLike
+    rate: ArrayLike = dataclasses.field(repr=False)
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 

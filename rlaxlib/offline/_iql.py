@@ -25,7 +25,7 @@ __all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
 def iql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
-    expectile: Float[ArrayLike, "in [0, 1]"],
+    expectile: Float[ArrayLike, "in [0, 1]"] = 0.7,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,

@@ -60,7 +60,7 @@ def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]
 
 @checked(wide=True)
 def bcq_action_mask(
-    log_prob: Float[ArrayLike, "A"], threshold: Float[ArrayLike, "in [0, 1)"]
+    log_prob: Float[ArrayLike, "A"], threshold: Float[ArrayLike, "in [0, 1)"] = 0.3
 ) -> Bool[Array, "A"]:
     """Mask actions that the behaviour policy is unlikely to take (discrete BCQ).
 
@@ -71,7 +71,7 @@ def bcq_action_mask(
         m(a) = 1[μ(a) > τ max_b μ(b)]
 
     Pass it as `action_mask`. A threshold of 0 gives Q-learning over the actions of
-    positive probability, and one close to 1 behaviour cloning. The paper uses 0.3.
+    positive probability, and one close to 1 behaviour cloning.
 
     Args:
         log_prob: Log-probabilities :math:`log μ(a)` or logits, shape `[A]`.

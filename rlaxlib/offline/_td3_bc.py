@@ -9,8 +9,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib import arrays
-from rlaxlib._core import gradients, safe
+from rlaxlib import arrays, policies
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 
@@ -110,39 +110,38 @@ def td3_bc_weight(
 
 @checked
 def rebrac_critic_target(
-    r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
-    q_t: Float[ArrayLike, "[] or [N]"],
-    a_t: Float[ArrayLike, "D"],
-    data_a_t: Float[ArrayLike, "D"],
+    r_t: Float[ArrayLike, "..."],
+    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    q_t: Float[ArrayLike, "[...] or [N, ...]"],
+    a_t: Float[ArrayLike, "..., D"],
+    data_a_t: Float[ArrayLike, "..., D"],
     penalty_weight: Float[ArrayLike, "in [0, inf)"],
     *,
     stop_target_gradients: bool = True,
-) -> Float[Array, ""]:
+) -> Float[Array, "..."]:
     """Compute the critic target of ReBRAC.
 
-    Takes one transition, returns one target.
+    Takes transitions, returns the target of each.
 
     ::
 
         y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
 
     The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
-    :math:`a_t` is the data's. With :math:`β_2 = 0` this is the target of TD3.
+    :math:`a_t` is the data's. With :math:`β_2 = 0` this is `td3_critic_target`.
 
     Args:
-        r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`. Leave out
-            truncated transitions: the data has no next action for them.
-        q_t: Value of the next action, shape `[]`; or :math:`q_i` of N critics,
-            shape `[N]`.
-        a_t: Next action :math:`a'_t` of the target policy, shape `[D]`.
-        data_a_t: Next action :math:`a_t` in the data, shape `[D]`.
+        r_t: Reward, shape `[...]`.
+        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`. Leave
+            out truncated transitions: the data has no next action for them.
+        q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
+        a_t: Next action :math:`a'_t` of the target policy, shape `[..., D]`.
+        data_a_t: Next action :math:`a_t` in the data, shape `[..., D]`.
         penalty_weight: Weight :math:`β_2` of the penalty, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:
-        Target :math:`y` of all critics, shape `[]`.
+        Target :math:`y` of all critics, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -157,7 +156,10 @@ def rebrac_critic_target(
         Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
-    distance = jnp.sum(jnp.square(a_t - data_a_t))
-    v_t = safe.smallest(q_t) - safe.product(penalty_weight, distance)
-    target = r_t + safe.product(discount_t, v_t)
-    return gradients.stop_if(stop_target_gradients, target)
+    distance = jnp.sum(jnp.square(a_t - data_a_t), axis=-1)
+    return policies.td3_critic_target(
+        r_t,
+        discount_t,
+        q_t - safe.product(penalty_weight, distance),
+        stop_target_gradients=stop_target_gradients,
+    )

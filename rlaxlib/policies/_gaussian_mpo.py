@@ -43,7 +43,7 @@ class GaussianMpoOutputs(NamedTuple):
         bounds_temperature: E-step on the actions' distances from their bounds; or None.
         mean_constraint: KL constraint on the mean.
         stddev_constraint: KL constraint on the standard deviation.
-        min_q_value: Lowest value of the sampled actions, shape `[]`.
+        min_q: Lowest value of the sampled actions, shape `[]`.
         max_q_value: Highest value of the sampled actions, shape `[]`.
         min_stddev: Smallest standard deviation of the policy, shape `[]`.
         max_stddev: Largest standard deviation of the policy, shape `[]`.
@@ -55,7 +55,7 @@ class GaussianMpoOutputs(NamedTuple):
     bounds_temperature: MpoWeightOutputs | None
     mean_constraint: MpoConstraintOutputs
     stddev_constraint: MpoConstraintOutputs
-    min_q_value: Float[Array, ""]
+    min_q: Float[Array, ""]
     max_q_value: Float[Array, ""]
     min_stddev: Float[Array, ""]
     max_stddev: Float[Array, ""]
@@ -187,7 +187,7 @@ def gaussian_mpo_loss(
         stddev_constraint=constrain(
             "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
-        min_q_value=safe.smallest(q_values),
+        min_q=safe.smallest(q_values),
         max_q_value=safe.largest(q_values),
         min_stddev=safe.smallest(stop_gradient(stddev)),
         max_stddev=safe.largest(stop_gradient(stddev)),

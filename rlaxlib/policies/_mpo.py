@@ -71,7 +71,7 @@ class CategoricalMpoOutputs(NamedTuple):
         policy_loss: Loss of the policy, without its constraint, shape `[]`.
         temperature: E-step: weights of the actions, and their temperature.
         policy_constraint: KL constraint on the policy.
-        min_q_value: Lowest value of the legal actions, shape `[]`.
+        min_q: Lowest value of the legal actions, shape `[]`.
         max_q_value: Highest value of the legal actions, shape `[]`.
         entropy: Entropy of the policy in nats, shape `[]`.
         target_entropy: Entropy of the target policy in nats, shape `[]`.
@@ -80,7 +80,7 @@ class CategoricalMpoOutputs(NamedTuple):
     policy_loss: Float[Array, ""]
     temperature: MpoWeightOutputs
     policy_constraint: MpoConstraintOutputs
-    min_q_value: Float[Array, ""]
+    min_q: Float[Array, ""]
     max_q_value: Float[Array, ""]
     entropy: Float[Array, ""]
     target_entropy: Float[Array, ""]
@@ -320,7 +320,7 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q_value=safe.smallest(q),
+        min_q=safe.smallest(q),
         max_q_value=safe.largest(q),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),

@@ -254,7 +254,7 @@ def ppo_value_loss(
     v: Float[ArrayLike, "..."],
     old_v: Float[ArrayLike, "..."],
     target: Float[ArrayLike, "..."],
-    epsilon: Float[ArrayLike, "in [0, inf]"],
+    epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     huber_delta: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,

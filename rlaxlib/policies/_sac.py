@@ -126,10 +126,10 @@ def td3_critic_target(
 def td3_target_action(
     key: Key[ArrayLike, ""],
     a_t: Float[ArrayLike, "D"],
-    stddev: Float[ArrayLike, "[] or [D] in [0, inf)"],
-    clip: Float[ArrayLike, "[] or [D] in [0, inf]"],
-    minimum: Float[ArrayLike, "[] or [D]"],
-    maximum: Float[ArrayLike, "[] or [D] in [minimum, inf]"],
+    stddev: Float[ArrayLike, "[] or [D] in [0, inf)"] = 0.2,
+    clip: Float[ArrayLike, "[] or [D] in [0, inf]"] = 0.5,
+    minimum: Float[ArrayLike, "[] or [D]"] = -1.0,
+    maximum: Float[ArrayLike, "[] or [D] in [minimum, inf]"] = 1.0,
 ) -> Float[Array, "D"]:
     """Add clipped Gaussian noise to a target action (target policy smoothing of TD3).
 
@@ -139,8 +139,8 @@ def td3_target_action(
 
         a' = clip(a + clip(σ ε, -c, c), l, h),   ε ~ Normal(0, 1)
 
-    TD3 has :math:`σ = 0.2` and :math:`c = 0.5` for actions in [-1, 1]. Scale both by
-    half the range of other actions.
+    The defaults are those of TD3, for actions in [-1, 1]. Scale :math:`σ` and :math:`c`
+    by half the range of other actions.
 
     Args:
         key: PRNG key, one for each action of a batch, shape `[]`.
@@ -159,7 +159,7 @@ def td3_target_action(
 
     Example:
         >>> key, a_t = jax.random.key(0), jnp.array([0.5, 2.0])
-        >>> print(rlaxlib.td3_target_action(key, a_t, 0.2, 0.0, -1.0, 1.0))
+        >>> print(rlaxlib.td3_target_action(key, a_t, clip=0.0))
         [0.5 1. ]
 
     References:

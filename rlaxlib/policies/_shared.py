@@ -62,7 +62,7 @@ class MpoWeightOutputs(NamedTuple):
 
     Attributes:
         loss: Loss of the temperature, shape `[]`.
-        eta: Temperature :math:`η`, shape `[]`.
+        temperature: Temperature :math:`η`, shape `[]`.
         weights: Weights of the N samples, shape `[N]`, or of all actions, shape `[A]`.
         kl: KL(weights ‖ target policy) in nats, shape `[]`. From samples it is at most
             :math:`log N`; with a larger bound the temperature falls to 0.
@@ -71,7 +71,7 @@ class MpoWeightOutputs(NamedTuple):
     """
 
     loss: Float[Array, ""]
-    eta: Float[Array, ""]
+    temperature: Float[Array, ""]
     weights: Float[Array, "*_"]
     kl: Float[Array, ""]
     relative_kl: Float[Array, ""]

@@ -274,9 +274,9 @@ def backtracking_line_search(
 
 @checked
 def cpo_step(
-    q: Float[ArrayLike, "in [0, inf)"],
-    r: Float[ArrayLike, ""],
-    s: Float[ArrayLike, "in [0, inf)"],
+    gradient_square: Float[ArrayLike, "in [0, inf)"],
+    gradient_product: Float[ArrayLike, ""],
+    cost_square: Float[ArrayLike, "in [0, inf)"],
     cost: Float[ArrayLike, ""],
     max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
 ) -> CpoStep:
@@ -303,9 +303,9 @@ def cpo_step(
     :math:`H⁻¹ b`. Follow the step by a line search.
 
     Args:
-        q: Product :math:`gᵀ H⁻¹ g`, in [0, inf), shape `[]`.
-        r: Product :math:`gᵀ H⁻¹ b`, shape `[]`.
-        s: Product :math:`bᵀ H⁻¹ b`, in [0, inf), shape `[]`.
+        gradient_square: Product :math:`q = gᵀ H⁻¹ g`, in [0, inf), shape `[]`.
+        gradient_product: Product :math:`r = gᵀ H⁻¹ b`, shape `[]`.
+        cost_square: Product :math:`s = bᵀ H⁻¹ b`, in [0, inf), shape `[]`.
         cost: Excess :math:`c` of the cost over its limit, negative if it is below,
             shape `[]`.
         max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
@@ -317,7 +317,7 @@ def cpo_step(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> step = rlaxlib.cpo_step(q=1.0, r=0.0, s=1.0, cost=0.6, max_kl=0.5)
+        >>> step = rlaxlib.cpo_step(1.0, 0.0, 1.0, cost=0.6, max_kl=0.5)
         >>> print(*step)
         -0.8 -0.6 True
 
@@ -325,7 +325,9 @@ def cpo_step(
         Joshua Achiam and others, *Constrained Policy Optimization*, section 6 and
         theorem 2, 2017. https://arxiv.org/abs/1705.10528
     """
-    q, r, s, cost, square = jax.lax.stop_gradient((q, r, s, cost, 2 * max_kl))
+    products = gradient_square, gradient_product, cost_square
+    given = jax.lax.stop_gradient((*products, cost, 2 * max_kl))
+    q, r, s, cost, square = given
     gradient_only, cost_only = -_root_of_ratio(square, q), -_root_of_ratio(square, s)
     is_inactive = cost + gradient_only * r <= 0
     feasible = is_inactive | (jnp.square(cost) <= square * s)
@@ -336,7 +338,6 @@ def cpo_step(
     t = _root_of_ratio(safe.relu(square - jnp.square(cost) / s), across)
     along_gradient = jnp.where(feasible, -t, 0)
     along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
-    given = q, r, s, cost, square
     return CpoStep(
         safe.with_nan(jnp.where(is_inactive, gradient_only, along_gradient), *given),
         safe.with_nan(jnp.where(is_inactive, 0, along_cost), *given),

@@ -79,7 +79,7 @@ def advantage_learning(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     target_q_t: Float[ArrayLike, "A"],
-    action_gap_scale: Float[ArrayLike, "in [0, 1]"],
+    action_gap_scale: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -137,7 +137,7 @@ def persistent_advantage_learning(
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [0, 1]"],
     target_q_t: Float[ArrayLike, "A"],
-    action_gap_scale: Float[ArrayLike, "in [0, 1]"],
+    action_gap_scale: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:

@@ -198,16 +198,17 @@ def trajectories(count, wrong):
     rho = np.where(a == 1, 1.6, 0.4)  # 0.8 and 0.2, behaviour 0.5.
     v = np.broadcast_to([1.6, 0.8], a.shape) + wrong
     q = a + np.array([0.8, 0]) + wrong
-    data = rho, r, np.broadcast_to([1.0, 0.0], a.shape), q, v
-    return tuple(jnp.asarray(x, jnp.float32) for x in data)
+    discount = np.broadcast_to([1.0, 0.0], a.shape)
+    data = {"rho_tm1": rho, "r_t": r, "discount_t": discount, "q_tm1": q, "v_tm1": v}
+    return {name: jnp.asarray(x, jnp.float32) for name, x in data.items()}
 
 
 def test_partial_estimates_go_from_the_values_to_the_doubly_robust_estimate():
     data = trajectories(50, wrong=3.0)
     first, middle, last = evaluation.partial_estimates(data)
-    rho, r, _, q, v = data
+    rho, r, _, q, v = data.values()
     close(first, np.mean(v[:, 0]))
-    close(last, rlaxlib.off_policy_evaluation(*data, kind="wdr"))
+    close(last, rlaxlib.off_policy_evaluation(**data, kind="wdr"))
     w = rho[:, 0] / np.sum(rho[:, 0])
     close(middle, np.mean(v[:, 0]) + np.sum(w * (r[:, 0] - q[:, 0] + v[:, 1])))
 
@@ -257,14 +258,14 @@ def test_recycling_and_partial_resets_of_weights():
 
 def test_an_interval_contains_its_estimate():
     rng = np.random.default_rng(0)
-    data = (
-        rng.uniform(0.5, 1.5, (50, 3)).astype(np.float32),
-        rng.normal(size=(50, 3)).astype(np.float32),
-        np.full((50, 3), 0.9, np.float32),
-    )
+    data = {
+        "rho_tm1": rng.uniform(0.5, 1.5, (50, 3)).astype(np.float32),
+        "r_t": rng.normal(size=(50, 3)).astype(np.float32),
+        "discount_t": np.full((50, 3), 0.9, np.float32),
+    }
     value, low, high = evaluation.value_interval(jax.random.key(0), data)
     assert low < value < high
-    close(value, rlaxlib.off_policy_evaluation(*data))
+    close(value, rlaxlib.off_policy_evaluation(**data))
 
 
 def test_observations_and_rewards_have_a_scale_of_one():

@@ -274,7 +274,7 @@ def test_stream_q_moves_parameters_along_the_trace():
 
 
 def test_emphatic_td_weighs_errors_by_the_followon_trace():
-    state = rlaxlib.EmphaticTraceState(0.0)
+    state = rlaxlib.emphatic_trace_init(0.0)
     w, emphasis, discount_tm1, rho_tm1, expected = 1.0, 0.0, 0.0, 1.0, 1.0
     for x, y, rho in [(1.0, 2.0, 2.0), (2.0, 2.0, 0.5)]:
         step = SimpleNamespace(s_tm1=x, s_t=y, r_t=1.0, discount_t=0.9)

@@ -50,7 +50,7 @@ def test_rnd_moments_are_those_of_all_mapped_streams():
         for error in each:
             total = 0.9 * total + error
             sums.append(total)
-    np.testing.assert_array_equal(states.steps, 40)
+    np.testing.assert_array_equal(states.num_steps, 40)
     np.testing.assert_allclose(states.mean, np.full(4, np.mean(sums)), 1e-4)
     np.testing.assert_allclose(states.variance, np.full(4, np.var(sums)), 1e-4)
     np.testing.assert_allclose(states.carried, sums[9::10], 1e-4)
@@ -67,7 +67,7 @@ def test_rnd_rewards_ignore_masked_steps_and_have_no_gradient():
     np.testing.assert_allclose(found[mask], expected, 1e-5)
     np.testing.assert_array_equal(found[~mask], 0)
     # Each number is a sum and its rounding error.
-    for field in ("steps", "mean", "variance"):
+    for field in ("num_steps", "mean", "variance"):
         one, other = (
             getattr(each, field) + getattr(each, f"{field}_rest")
             for each in (after, deleted)

@@ -226,7 +226,7 @@ def test_one_sample_has_all_the_weight():
     state["sample_actions"] = STATE["sample_actions"][:1]
     temperature = outputs_of(state).temperature
     close(temperature.weights, [1.0])
-    close(temperature.loss, 7.0 + 0.1 * float(temperature.eta))
+    close(temperature.loss, 7.0 + 0.1 * float(temperature.temperature))
     assert temperature.kl == 0
     assert temperature.effective_sample_size == 1
 

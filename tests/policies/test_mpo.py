@@ -234,7 +234,7 @@ def test_gradient_of_the_categorical_temperature_is_bound_minus_kl():
     gradient = jax.jit(jax.vmap(jax.grad(loss, has_aux=True)))
     found, temperature = gradient(np.float32([-1.0, 2.0]))
     kl = np.asarray(temperature.kl)
-    close(found, np.asarray(temperature.eta) * (0.1 - kl))
+    close(found, np.asarray(temperature.temperature) * (0.1 - kl))
     close(temperature.relative_kl, kl / 0.1)
 
 

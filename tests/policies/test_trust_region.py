@@ -167,7 +167,7 @@ def test_steps_solve_the_constrained_problem(seed):
 
 
 def test_an_infeasible_problem_lowers_the_cost_as_fast_as_it_can():
-    step = rlaxlib.cpo_step(q=1.0, r=0.5, s=4.0, cost=10.0, max_kl=0.5)
+    step = rlaxlib.cpo_step(1.0, 0.5, 4.0, cost=10.0, max_kl=0.5)
     assert not step.feasible
     close(step[:2], (0.0, -0.5))
 

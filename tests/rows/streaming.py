@@ -29,6 +29,10 @@ def dutch_trace(trace, gradient, decay, step_size):
     return decay * matrix @ trace + gradient
 
 
+def emphatic_trace_init(params):
+    return np.zeros_like(params), np.asarray(0.0), np.asarray(1.0), np.asarray(0.0)
+
+
 def emphatic_trace(
     trace, followon, rho, discount, gradient, rho_tm1, discount_t, lambda_, interest
 ):
@@ -37,6 +41,11 @@ def emphatic_trace(
     emphasis = lambda_ * interest + (1 - lambda_) * followon
     trace = rho_tm1 * (discount * lambda_ * trace + emphasis * gradient)
     return trace, followon, rho_tm1, discount_t
+
+
+def true_online_td_init(num_features):
+    zeros = np.zeros(num_features)
+    return zeros, zeros, np.asarray(0.0), np.asarray(0.0)
 
 
 def true_online_td_lambda(
@@ -125,6 +134,12 @@ ROWS = [
         loose=Loose(batches=False),
     ),
     Row(
+        emphatic_trace_init,
+        lambda rng: {},
+        settings={"params": np.ones(4, np.float32)},
+        gradients=Gradients(exist=False),
+    ),
+    Row(
         of_fields(emphatic_trace),
         joined(
             vectors("state.trace"),
@@ -136,6 +151,12 @@ ROWS = [
         precision=Precision(condition=4.0, carried=fields(rlaxlib.EmphaticTraceState)),
         loose=Loose(batches=False),
         stream=None,
+    ),
+    Row(
+        true_online_td_init,
+        lambda rng: {},
+        settings={"num_features": 4},
+        gradients=Gradients(exist=False),
     ),
     Row(
         of_fields(true_online_td_lambda),

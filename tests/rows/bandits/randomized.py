@@ -1,7 +1,7 @@
 """Rows of `bandits/_randomized.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Precision
+from row import Gradients, Precision
 from rows._shared import joined
 from rows.bandits._shared import ARMS, pull, row
 from scipy import optimize
@@ -38,6 +38,10 @@ def tsallis_inf_update(losses, arm, loss, probability, baseline):
     losses = losses + baseline
     losses[arm] += (loss - np.broadcast_to(baseline, losses.shape)[arm]) / probability
     return losses
+
+
+def gradient_bandit_init(num_arms):
+    return [np.zeros(num_arms), np.asarray(0.0), np.asarray(0)]
 
 
 def gradient_bandit_update(state, arm, reward, step_size):
@@ -92,12 +96,18 @@ ROWS = [
         precision=Precision(condition=4.0, carried={"losses": 0}),
     ),
     row(
+        gradient_bandit_init,
+        lambda rng: {},
+        settings={"num_arms": ARMS},
+        gradients=Gradients(exist=False),
+    ),
+    row(
         gradient_bandit_update,
         joined(
             lambda rng: {
                 "state.preferences": rng.normal(size=ARMS),
                 "state.baseline": np.asarray(rng.uniform(0.2, 0.8)),
-                "state.pulls": np.asarray(3),
+                "state.num_pulls": np.asarray(3),
             },
             pull,
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},

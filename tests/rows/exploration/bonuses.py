@@ -18,21 +18,23 @@ def rnd_loss(prediction, target):
 
 
 def rnd_reward(
-    prediction, target, discount, steps, mean, variance, carried, sample_mask=None
+    prediction, target, discount, num_steps, mean, variance, carried, sample_mask=None
 ):
     """Burda et al. 2018: a running deviation of sums that no episode interrupts."""
     errors = np.linalg.norm(prediction - target, axis=1) ** 2
     valid = np.ones(len(errors), bool) if sample_mask is None else sample_mask
-    sums, power, total = [], (variance + mean**2) * steps, mean * steps
+    sums, power, total = [], (variance + mean**2) * num_steps, mean * num_steps
     for error in errors[valid]:
         carried = discount * carried + error
         sums.append(carried)
-    steps, total = steps + len(sums), total + np.sum(sums)
-    mean, square = total / steps, (power + np.sum(np.square(sums))) / steps
+    num_steps, total = num_steps + len(sums), total + np.sum(sums)
+    mean, square = total / num_steps, (power + np.sum(np.square(sums))) / num_steps
     variance = square - mean**2
     rewards = np.where(valid, errors, 0.0) / np.sqrt(variance)
     rests = (0.0, 0.0, 0.0)  # Of sums in double precision.
-    return [np.asarray(x) for x in (rewards, steps, mean, variance, carried, *rests)]
+    return [
+        np.asarray(x) for x in (rewards, num_steps, mean, variance, carried, *rests)
+    ]
 
 
 def icm_loss(
@@ -78,7 +80,7 @@ def make_rnd(rng):
         "prediction": rng.normal(size=(STEPS, FEATURES)),
         "target": rng.normal(size=(STEPS, FEATURES)),
         "discount": scalar(rng),
-        "state.steps": np.asarray(7.0),
+        "state.num_steps": np.asarray(7.0),
         "state.mean": np.asarray(rng.uniform(2.0, 3.0)),
         "state.variance": np.asarray(rng.uniform(2.0, 3.0)),
         "state.carried": np.asarray(rng.uniform(2.0, 3.0)),

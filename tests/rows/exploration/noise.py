@@ -20,7 +20,7 @@ def add_gaussian_noise(key, action, stddev):
     return action + stddev * normal(key, action.shape)
 
 
-def ornstein_uhlenbeck_noise(key, noise_tm1, damping, stddev):
+def ornstein_uhlenbeck_noise(key, noise_tm1, damping=0.15, stddev=0.2):
     return (1 - damping) * noise_tm1 + stddev * normal(key, noise_tm1.shape)
 
 

@@ -8,7 +8,7 @@ from rows.offline._shared import BATCH
 # --- In-sample values. ---
 
 
-def iql_value_loss(v, q, expectile):
+def iql_value_loss(v, q, expectile=0.7):
     """Kostrikov et al. 2021, section 4."""
     u = q - v
     return np.abs(expectile - (u < 0)) * u**2

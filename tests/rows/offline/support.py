@@ -18,7 +18,7 @@ def edac_diversity_loss(gradients):
     return total / (count - 1)
 
 
-def bcq_action_mask(log_prob, threshold):
+def bcq_action_mask(log_prob, threshold=0.3):
     """Fujimoto et al. 2019, discrete BCQ."""
     probs = np.exp(log_prob)
     return probs / np.max(probs) > threshold

@@ -35,7 +35,7 @@ def sac_temperature_loss(log_temperature, log_prob, target_entropy, kind="alpha"
     return factor * (-log_prob - target_entropy)
 
 
-def td3_target_action(key, a_t, stddev, clip, minimum, maximum):
+def td3_target_action(key, a_t, stddev=0.2, clip=0.5, minimum=-1.0, maximum=1.0):
     """Fujimoto et al. 2018, section 5.3."""
     noise = stddev * np.asarray(jax.random.normal(key, a_t.shape), np.float64)
     return np.clip(a_t + np.clip(noise, -clip, clip), minimum, maximum)

@@ -39,8 +39,9 @@ def backtracking_line_search(params, step, max_kl=0.01, shrink=0.8, num_tries=10
     return params, np.asarray(0.0), *start
 
 
-def cpo_step(q, r, s, cost, max_kl=0.01):
+def cpo_step(gradient_square, gradient_product, cost_square, cost, max_kl=0.01):
     """Achiam et al. 2017, theorem 2: the dual, maximised over a fine grid."""
+    q, r, s = gradient_square, gradient_product, cost_square
     square = 2 * max_kl
     if cost > 0 and cost**2 > square * s:
         return np.asarray(0.0), np.asarray(-np.sqrt(square / s)), np.asarray(False)
@@ -109,9 +110,9 @@ def make_problem(sign, scale):
         inverse = np.linalg.inv(root @ root.T)
         s, max_kl = b @ inverse @ b, rng.uniform(0.1, 1.0)
         return {
-            "q": np.asarray(g @ inverse @ g),
-            "r": np.asarray(g @ inverse @ b),
-            "s": np.asarray(s),
+            "gradient_square": np.asarray(g @ inverse @ g),
+            "gradient_product": np.asarray(g @ inverse @ b),
+            "cost_square": np.asarray(s),
             "cost": np.asarray(sign * scale * np.sqrt(2 * max_kl * s)),
             "max_kl": np.asarray(max_kl),
         }

@@ -11,7 +11,7 @@ def gap(q, a):
 
 
 def advantage_learning(
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, action_gap_scale
+    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, action_gap_scale=0.9
 ):
     """Bellemare et al. 2016, section on advantage learning."""
     error = q_learning(q_tm1, a_tm1, r_t, discount_t, target_q_t)
@@ -19,7 +19,7 @@ def advantage_learning(
 
 
 def persistent_advantage_learning(
-    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, action_gap_scale
+    q_tm1, target_q_tm1, a_tm1, r_t, discount_t, target_q_t, action_gap_scale=0.9
 ):
     """Bellemare et al. 2016: the larger of two devalued errors."""
     error = q_learning(q_tm1, a_tm1, r_t, discount_t, target_q_t)

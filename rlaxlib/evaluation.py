@@ -268,8 +268,8 @@ def bootstrap_interval(
     data: Tree[Any, "shaped N, *_"],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
-    *,
     num_samples: Static[int, "in [1, inf)"] = 2000,
+    *,
     stratified: Static[bool, ""] = False,
 ) -> BootstrapInterval:
     """Estimate a confidence interval by the percentile bootstrap.

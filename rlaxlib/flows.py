@@ -118,8 +118,8 @@ def flow_matching_sample(
 
 @checked
 def flow_matching_loss(
-    prediction: Float[ArrayLike, "..., D"],
-    velocity: Float[ArrayLike, "..., D"],
+    predictions: Float[ArrayLike, "..., D"],
+    targets: Float[ArrayLike, "..., D"],
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -138,8 +138,8 @@ def flow_matching_loss(
 
     Args:
         prediction: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
-        velocity: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
-        stop_target_gradients: Whether to stop the gradient of `velocity`.
+        targets: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
+        stop_target_gradients: Whether to stop the gradient of `targets`.
         sample_mask: False for predictions to ignore, shape `[...]`; or None.
 
     Returns:
@@ -156,8 +156,8 @@ def flow_matching_loss(
         Yaron Lipman and others, *Flow Matching for Generative Modeling*, 2022.
         https://arxiv.org/abs/2210.02747
     """
-    target = stop_if(stop_target_gradients, velocity)
-    return jnp.sum(jnp.square(prediction - target), axis=-1)
+    targets = stop_if(stop_target_gradients, targets)
+    return jnp.sum(jnp.square(predictions - targets), axis=-1)
 
 
 # --- Diffusion. ---

@@ -169,7 +169,6 @@ def gradient_penalty(
 def adversarial_reward(
     logit: Float[ArrayLike, "..."],
     kind: Literal["gail", "airl", "fairl"] = "gail",
-    *,
     max_logit: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
 ) -> Float[Array, "..."]:
     """Compute the reward of adversarial imitation (GAIL, AIRL, FAIRL).

@@ -139,8 +139,8 @@ def importance_sampling_weights(
     probs: Float[ArrayLike, "N in [0, inf)"],
     exponent: Float[ArrayLike, "in [0, inf)"],
     normalize_by: Literal["batch", "buffer"] = "batch",
-    *,
     min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
+    *,
     sample_mask: Bool[ArrayLike, "N"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "N"]:

@@ -16,18 +16,29 @@ import pytest
 
 import rlaxlib
 
-# Always given by keyword.
-KEYWORDS = {
+# Always given by keyword, in this order.
+KEYWORDS = (
+    "stop_target_gradients",
+    "truncated_t",
+    "mask",
+    "sample_mask",
     "action_mask",
     "axis_name",
     "dtype",
-    "mask",
-    "sample_mask",
-    "stop_target_gradients",
-    "truncated_t",
+)
+# Numbers that are given by keyword too, and the reason.
+AXIS = "By place it would be taken for the axis, which NumPy has there."
+DATA = "Data that only some variants have."
+BY_KEYWORD = {
+    ("cql_loss", "min_q"): DATA,
+    ("masked_mean", "axis"): AXIS,
+    ("masked_mean", "denominator"): AXIS,
+    ("standardize", "ddof"): AXIS,
+    ("standardize", "epsilon"): AXIS,
 }
 # Names that a quantity does not have, and the one that it has.
 OTHER_NAMES = {
+    "a_samples": "sample_actions",
     "action": "a",
     "action_t": "a_t",
     "advantage": "adv",
@@ -38,6 +49,7 @@ OTHER_NAMES = {
     "kernel": "kind",
     "lam": "lambda_",
     "learning_rate": "step_size",
+    "log_prob_samples": "sample_log_probs",
     "logp": "log_prob",
     "low": "minimum, or the name of a quantity and `_low`",
     "lower_bound": "minimum, or `min_` and the name of a quantity",
@@ -48,6 +60,7 @@ OTHER_NAMES = {
     "n_in": "num_inputs",
     "old_log_prob_t": "old_log_prob",
     "probabilities": "probs",
+    "q_samples": "sample_q_values",
     "q_values": "q",
     "sigma": "stddev",
     "std": "stddev",
@@ -141,6 +154,46 @@ def test_options_that_many_functions_have_are_given_by_keyword(ours):
     assert wrong == set()
 
 
+def test_options_by_keyword_have_one_order():
+    wrong = {}
+    for name in rlaxlib.__all__:
+        function = getattr(rlaxlib, name)
+        if inspect.isroutine(function):
+            options = keywords(inspect.signature(function).parameters)
+            options = [each for each in options if each in KEYWORDS]
+            if options != sorted(options, key=KEYWORDS.index):
+                wrong[name] = options
+    assert wrong == {}
+
+
+def test_numbers_and_variants_are_given_by_place_too(ours):
+    found = set()
+    for name in ours:
+        hints = typing.get_type_hints(getattr(rlaxlib, name), include_extras=True)
+        timed = re.compile(r"_(t|tm1)$")
+        found |= {
+            (name, argument)
+            for argument in keywords(ours[name])
+            if is_number(hints[argument]) and not timed.search(argument)
+        }
+    assert found == set(BY_KEYWORD)
+
+
+def keywords(parameters):
+    """Return the names of the parameters that are given by keyword only."""
+    return [x.name for x in parameters.values() if x.kind is x.KEYWORD_ONLY]
+
+
+def is_number(hint):
+    """Return whether an argument can be one number, or one of several words."""
+    if typing.get_origin(hint) is typing.Literal:
+        return True
+    if not hasattr(hint, "__metadata__"):
+        return any(map(is_number, typing.get_args(hint)))
+    is_scalar = re.match(r"$|in |\[\]", hint.__metadata__[0].text)
+    return bool(is_scalar) and hint.__origin__ is not bool
+
+
 # Methods of the objects that factories of rlax return.
 ORDER_OF_RLAX = {"Ema.update", "PopArt.update"}
 
@@ -167,6 +220,27 @@ def test_arguments_have_the_order_of_time(ours):
         if timed != sorted(timed, key=place):
             wrong[name] = timed
     assert wrong == {}
+
+
+# Quantities of the next step, or of functions that stand beside those of rlax.
+OF_ONE_TIME = {
+    "invert_gradients": "beside `dpg_loss`",
+    "td3_target_action": "the next action",
+    "tqc_targets": "the next values",
+    "watkins_trace": "for the `lambda_` of `q_lambda`, of its `q_t`",
+}
+
+
+def test_arguments_have_times_only_where_the_equation_relates_times(ours):
+    found = set()
+    for name, parameters in ours.items():
+        timed = {each for each in parameters if re.search(r"_(t|tm1)$", each)}
+        others = timed - set(KEYWORDS)
+        if others and not any(
+            re.fullmatch(r"r_t|discount_t|.*_tm1", x) for x in others
+        ):
+            found.add(name)
+    assert found == set(OF_ONE_TIME)
 
 
 def test_a_state_is_not_made_from_none(ours):

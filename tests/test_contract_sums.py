@@ -107,7 +107,7 @@ PROBABILITIES = ("labels", "pi_t", "probs", "probs_a_t", "weights")
 
 # Pairs of logits and values that are in no expectation.
 OTHERWISE = {
-    ("acer_policy_loss", "mu_logits_t"): "an expectation under the other policy",
+    ("acer_policy_loss", "mu_logits"): "an expectation under the other policy",
     ("categorical_double_q_learning", "q_logits_tm1"): "prediction of the target",
     ("categorical_q_learning", "q_logits_tm1"): "prediction of the target",
     ("categorical_td_learning", "v_logits_tm1"): "prediction of the target",

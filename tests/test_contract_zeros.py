@@ -67,7 +67,7 @@ EXCEPTIONS = {
     r"(exp3_update|tsallis_inf_update) probability=1": "another arm",
     r"gaussian_mpo_loss (target_)?stddev=0 target_mean": "positive",
     r"cpo_step ": "compared, and NaN shows in all results",
-    r"rnd_reward discount=\S+ (prediction|target)": "the deviation of all errors",
+    r"rnd_reward discount=\S+ (predictions|targets)": "the deviation of all errors",
     r"episodic_memory_intrinsic_rewards reward_scale=0": "a mean distance",
     # A product of two data, of which the other is NaN.
     r"(dutch_trace|emphatic_trace|true_online_td_lambda) .* gradient": "a trace",

@@ -183,7 +183,6 @@ def tsallis_inf_update(
     arm: Int[ArrayLike, "in [0, A)"],
     loss: Float[ArrayLike, ""],
     probability: Float[ArrayLike, "in (0, 1]"],
-    *,
     baseline: Float[ArrayLike, "[] or [A]"] = 0.0,
 ) -> Float[Array, "A like losses"]:
     """Update the loss estimates of Tsallis-INF with one loss.

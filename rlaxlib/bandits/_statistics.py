@@ -95,7 +95,6 @@ def bandit_update(
     state: BanditState,
     arm: Int[ArrayLike, "in [0, A)"],
     reward: Float[ArrayLike, ""],
-    *,
     discount: Float[ArrayLike, "in [0, 1]"] = 1.0,
 ) -> BanditState:
     """Update the statistics of the arms with one reward, discounted or not.

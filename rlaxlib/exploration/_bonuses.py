@@ -83,7 +83,7 @@ class RndState(NamedTuple):
 
 @checked
 def rnd_loss(
-    prediction: Float[ArrayLike, "K"], target: Float[ArrayLike, "K"]
+    predictions: Float[ArrayLike, "K"], targets: Float[ArrayLike, "K"]
 ) -> Float[Array, ""]:
     """Compute the predictor's loss of random network distillation (RND).
 
@@ -98,8 +98,9 @@ def rnd_loss(
     predictor on a random part of the time steps if there are many actors.
 
     Args:
-        prediction: Features :math:`f̂(s)` of the predictor, shape `[K]`.
-        target: Features :math:`f(s)` of the target, with gradient stopped, shape `[K]`.
+        predictions: Features :math:`f̂(s)` of the predictor, shape `[K]`.
+        targets: Features :math:`f(s)` of the target network, gradient stopped, shape
+            `[K]`.
 
     Returns:
         Loss :math:`L`, shape `[]`.
@@ -115,15 +116,15 @@ def rnd_loss(
         Yuri Burda and others, *Exploration by Random Network Distillation*, section
         2.2, 2018. https://arxiv.org/abs/1810.12894
     """
-    error = prediction - jax.lax.stop_gradient(target)
+    error = predictions - jax.lax.stop_gradient(targets)
     return jnp.sum(jnp.square(error))
 
 
 @checked
 def rnd_reward(
     state: RndState,
-    prediction: Float[ArrayLike, "T, K"],
-    target: Float[ArrayLike, "T, K"],
+    predictions: Float[ArrayLike, "T, K"],
+    targets: Float[ArrayLike, "T, K"],
     discount: Float[ArrayLike, "in [0, 1]"] = 0.99,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -145,8 +146,8 @@ def rnd_reward(
 
     Args:
         state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
-        prediction: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
-        target: Features :math:`f(s_t)` of the target, shape `[T, K]`.
+        predictions: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
+        targets: Features :math:`f(s_t)` of the target network, shape `[T, K]`.
         discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         axis_name: Mapped axis name, or names, to share the moments over; or None.
@@ -160,8 +161,8 @@ def rnd_reward(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> prediction, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
-        >>> r_t, state = rlaxlib.rnd_reward(state, prediction, jnp.zeros((2, 1)), 0.5)
+        >>> predictions, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
+        >>> r_t, state = rlaxlib.rnd_reward(state, predictions, jnp.zeros((2, 1)), 0.5)
         >>> print(r_t, state.mean, state.variance)  # The sums are 4 and 18.
         [0.5714286 2.2857144] 11.0 49.0
 
@@ -169,8 +170,8 @@ def rnd_reward(
         Yuri Burda and others, *Exploration by Random Network Distillation*, section
         2.4, 2018. https://arxiv.org/abs/1810.12894
     """
-    prediction, target = jax.lax.stop_gradient((prediction, target))
-    errors = jnp.sum(jnp.square(prediction - target), axis=-1)
+    predictions, targets = jax.lax.stop_gradient((predictions, targets))
+    errors = jnp.sum(jnp.square(predictions - targets), axis=-1)
     valid = streams.filled(sample_mask, errors)
     # The carry passes through invalid steps. The recurrence runs backwards in time.
     decay = jnp.where(valid, discount, 1)

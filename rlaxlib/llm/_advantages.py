@@ -35,12 +35,12 @@ __all__ = [
 @checked(wide=True)
 def group_advantages(
     rewards: Float[ArrayLike, "G"],
-    *,
     baseline: Literal["mean", "leave_one_out", "none"]
     | Float[ArrayLike, "[] or [G]"] = "mean",
     scale: Literal["stddev", "mean", "none"] = "stddev",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
+    *,
     sample_mask: Bool[ArrayLike, "G"] | None = None,
     group_ids: Int[ArrayLike, "G in [0, G)"] | None = None,
     axis_name: AxisName | None = None,

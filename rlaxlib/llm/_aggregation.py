@@ -24,10 +24,10 @@ def aggregate_losses(
         "sequence_mean_token_sum",
         "constant",
     ] = "token_mean",
+    denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "B, T"] | None = None,
     segment_ids: Int[ArrayLike, "B, T in [0, T)"] | None = None,
-    denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, ""]:
     """Aggregate the losses of the tokens of a batch (GRPO, DAPO, Dr. GRPO).
@@ -55,12 +55,12 @@ def aggregate_losses(
     Args:
         loss: Losses :math:`l_{i,t}` of the tokens, shape `[B, T]`.
         kind: One of the four kinds above.
+        denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
+            None.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`; or None.
         segment_ids: Answer of each token of packed rows, in [0, T), shape `[B, T]`; or
             None if each row is one answer.
-        denominator: Number :math:`N` to divide by instead, in (0, inf), shape `[]`; or
-            None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:

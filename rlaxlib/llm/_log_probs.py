@@ -41,8 +41,8 @@ class TokenLogProbs(NamedTuple):
 def token_log_probs(
     logits: Float[ArrayLike, "..., V"],
     tokens: Int[ArrayLike, "... in [0, V)"],
-    *,
     temperature: Float[ArrayLike, "[] or [...] in (0, inf)"] = 1.0,
+    *,
     with_entropy: Static[bool, ""] = False,
 ) -> TokenLogProbs:
     """Compute the log-probabilities of tokens from logits (selective log-softmax).
@@ -121,12 +121,12 @@ def linear_token_log_probs(
     hidden: Float[ArrayLike, "T, D"],
     head: Float[ArrayLike, "D, V"],
     tokens: Int[ArrayLike, "[T] or [T, K] in [0, V)"],
+    temperature: Float[ArrayLike, "[] or [T] in (0, inf)"] = 1.0,
+    soft_cap: Float[ArrayLike, "in (0, inf)"] | None = None,
+    chunk_size: Static[int, "in [1, inf)"] = 2048,
     *,
     bias: Float[ArrayLike, "V"] | None = None,
-    soft_cap: Float[ArrayLike, "in (0, inf)"] | None = None,
-    temperature: Float[ArrayLike, "[] or [T] in (0, inf)"] = 1.0,
     kept: Int[ArrayLike, "T, M in [-1, V)"] | None = None,
-    chunk_size: Static[int, "in [1, inf)"] = 2048,
     with_entropy: Static[bool, ""] = False,
 ) -> TokenLogProbs:
     r"""Compute the log-probabilities of tokens from hidden states, without logits.
@@ -168,15 +168,15 @@ def linear_token_log_probs(
         tokens: Tokens :math:`v`, each in [0, V), shape `[T]`; or several of each
             position, such as the most likely of a teacher, shape `[T, K]`. A traced
             token outside gives NaN: replace an index such as -100 that marks padding.
-        bias: Bias :math:`b` of the output layer, shape `[V]`, or None.
-        soft_cap: Bound :math:`c` of the logits, in (0, inf), shape `[]`, such as 30 of
-            Gemma 2; or None. It has no gradient.
         temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
             `[T]`.
-        kept: Tokens :math:`S_t` that top-k or top-p sampling kept, each in [-1, V), -1
-            for none, shape `[T, M]`; or None for all. The others have probability 0.
+        soft_cap: Bound :math:`c` of the logits, in (0, inf), shape `[]`, such as 30 of
+            Gemma 2; or None. It has no gradient.
         chunk_size: Approximate size of a chunk, a Python integer in [1, inf). It
             changes memory and speed, not the result.
+        bias: Bias :math:`b` of the output layer, shape `[V]`, or None.
+        kept: Tokens :math:`S_t` that top-k or top-p sampling kept, each in [-1, V), -1
+            for none, shape `[T, M]`; or None for all. The others have probability 0.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:

@@ -348,8 +348,8 @@ def generalized_jsd(
     student_logits: Float[ArrayLike, "..., V"],
     teacher_logits: Float[ArrayLike, "..., V"],
     mix: Float[ArrayLike, "in [0, 1]"] = 0.5,
-    *,
     top_k: Static[int, "in [1, V-1]"] | None = None,
+    *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the generalised Jensen-Shannon divergence of distillation (GKD).

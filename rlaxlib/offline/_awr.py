@@ -116,7 +116,7 @@ def advantage_weighted_loss(
 @checked
 def crr_weights(
     q: Float[ArrayLike, ""],
-    q_samples: Float[ArrayLike, "N"],
+    sample_q_values: Float[ArrayLike, "N"],
     kind: Literal["exp", "binary"] = "exp",
     baseline: Literal["mean", "max"] = "mean",
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
@@ -137,7 +137,8 @@ def crr_weights(
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
-        q_samples: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape `[N]`.
+        sample_q_values: Values :math:`q(s, a_j)` of N actions, 4 in the paper, shape
+            `[N]`.
         kind: Weight: `"exp"` or `"binary"`.
         baseline: Baseline: `"mean"` or `"max"`.
         temperature: Temperature :math:`β` of the exponential weight, in (0, inf),
@@ -159,7 +160,8 @@ def crr_weights(
         Ziyu Wang and others, *Critic Regularized Regression*, 2020.
         https://arxiv.org/abs/2006.15134
     """
-    adv = q - (jnp.mean(q_samples) if baseline == "mean" else safe.largest(q_samples))
+    reduce = jnp.mean if baseline == "mean" else safe.largest
+    adv = q - reduce(sample_q_values)
     if kind == "binary":
         return safe.with_nan((adv > 0).astype(adv.dtype), adv)
     return advantage_weights(adv, temperature=temperature, max_weight=max_weight)

@@ -22,10 +22,10 @@ __all__ = ["cql_loss", "cql_temperature_loss", "discrete_cql_loss"]
 @checked
 def cql_loss(
     q: Float[ArrayLike, ""],
-    q_samples: Float[ArrayLike, "K"],
-    log_prob_samples: Float[ArrayLike, "K"],
-    *,
+    sample_q_values: Float[ArrayLike, "K"],
+    sample_log_probs: Float[ArrayLike, "K"],
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
+    *,
     min_q: Float[ArrayLike, "[] or [K]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the conservative loss of CQL(H) and Cal-QL, from sampled actions.
@@ -48,8 +48,8 @@ def cql_loss(
 
     Args:
         q: Value :math:`q(s, a)` of the data's action, shape `[]`.
-        q_samples: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
-        log_prob_samples: Log-densities :math:`log p(a_j)`, gradient stopped,
+        sample_q_values: Values :math:`q(s, a_j)` of K sampled actions, shape `[K]`.
+        sample_log_probs: Log-densities :math:`log p(a_j)`, gradient stopped,
             shape `[K]`.
         temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         min_q: Lower bound :math:`b`, without a gradient, shape `[]`; or one for
@@ -62,8 +62,8 @@ def cql_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> q_samples, log_prob_samples = jnp.array([1.0, -9.0]), jnp.zeros(2)
-        >>> loss = rlaxlib.cql_loss(3.0, q_samples, log_prob_samples, min_q=1.0)
+        >>> sample_q_values, sample_log_probs = jnp.array([1.0, -9.0]), jnp.zeros(2)
+        >>> loss = rlaxlib.cql_loss(3.0, sample_q_values, sample_log_probs, min_q=1.0)
         >>> print(loss.round(4), (jnp.log(2.0) - 2.0).round(4))
         -1.3069 -1.3069
 
@@ -75,9 +75,9 @@ def cql_loss(
         Efficient Online Fine-Tuning*, 2023. https://arxiv.org/abs/2303.05479
     """
     if min_q is not None:
-        q_samples = jnp.maximum(q_samples, stop_gradient(min_q))
+        sample_q_values = jnp.maximum(sample_q_values, stop_gradient(min_q))
     # Differences first: the softmax of values of 10,000 would lose 5e-4.
-    logits = (q_samples - q) / temperature - stop_gradient(log_prob_samples)
+    logits = (sample_q_values - q) / temperature - stop_gradient(sample_log_probs)
     return temperature * jax.nn.logsumexp(logits)
 
 

@@ -72,8 +72,8 @@ def xql_value_loss(
     v: Float[ArrayLike, "..."],
     q: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
-    *,
     max_exponent: Float[ArrayLike, "in (0, inf]"] = 7.0,
+    *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:

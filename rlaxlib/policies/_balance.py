@@ -19,8 +19,8 @@ __all__ = ["sub_trajectory_balance_loss", "trajectory_balance_loss"]
 @checked
 def trajectory_balance_loss(
     log_partition: Float[ArrayLike, ""],
-    log_prob_t: Float[ArrayLike, "T"],
-    backward_log_prob_t: Float[ArrayLike, "T"],
+    log_prob: Float[ArrayLike, "T"],
+    backward_log_prob: Float[ArrayLike, "T"],
     log_reward: Float[ArrayLike, ""],
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -39,9 +39,9 @@ def trajectory_balance_loss(
 
     Args:
         log_partition: Logarithm :math:`log Z` of the sum of all rewards, shape `[]`.
-        log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
+        log_prob: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
-        backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
+        backward_log_prob: The same of reversed steps, :math:`log P_B`, shape `[T]`.
         log_reward: Logarithm of the reward :math:`R` of the object, shape `[]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
@@ -60,15 +60,15 @@ def trajectory_balance_loss(
         Nikolay Malkin and others, *Trajectory Balance: Improved Credit Assignment in
         GFlowNets*, 2022. https://arxiv.org/abs/2201.13259
     """
-    ratio = log_prob_t - backward_log_prob_t
+    ratio = log_prob - backward_log_prob
     return jnp.square(log_partition + jnp.sum(ratio) - log_reward)
 
 
 @checked
 def sub_trajectory_balance_loss(
     log_flow: Float[ArrayLike, "T+1"],
-    log_prob_t: Float[ArrayLike, "T"],
-    backward_log_prob_t: Float[ArrayLike, "T"],
+    log_prob: Float[ArrayLike, "T"],
+    backward_log_prob: Float[ArrayLike, "T"],
     lambda_: Float[ArrayLike, "in (0, inf)"] = 0.9,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -89,9 +89,9 @@ def sub_trajectory_balance_loss(
         log_flow: Logarithms :math:`log F_i` of the flows of the states. The first is
             that of the partition function, that of the object the logarithm of its
             reward, shape `[T+1]`.
-        log_prob_t: Log-probabilities :math:`log P_F` of the steps under the policy,
+        log_prob: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
-        backward_log_prob_t: The same of reversed steps, :math:`log P_B`, shape `[T]`.
+        backward_log_prob: The same of reversed steps, :math:`log P_B`, shape `[T]`.
         lambda_: Weight :math:`λ` of each further step, in (0, inf), shape `[]`.
         sample_mask: False for time steps to ignore, with the states before them, shape
             `[T]`; or None. The state after the last valid step is the object.
@@ -103,16 +103,16 @@ def sub_trajectory_balance_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> log_flow, log_prob_t = jnp.array([1.0, 1.0, 0.0]), jnp.array([0.0, -1.0])
+        >>> log_flow, log_prob = jnp.array([1.0, 1.0, 0.0]), jnp.array([0.0, -1.0])
         >>> loss = rlaxlib.sub_trajectory_balance_loss
-        >>> print(loss(log_flow, log_prob_t, jnp.zeros(2), lambda_=1.0))
+        >>> print(loss(log_flow, log_prob, jnp.zeros(2), lambda_=1.0))
         0.0
 
     References:
         Kanika Madan and others, *Learning GFlowNets from Partial Episodes for Improved
         Convergence and Stability*, 2022. https://arxiv.org/abs/2209.12782
     """
-    ratio = log_prob_t - backward_log_prob_t
+    ratio = log_prob - backward_log_prob
     valid = streams.filled(sample_mask, ratio)
     number = jnp.pad(jnp.cumsum(valid), (1, 0))  # Of valid steps before each state.
     is_last = jnp.pad(valid, (1, 0)) & (number == number[-1])

@@ -73,10 +73,10 @@ def gaussian_mpo_loss(
     mean_constraint: LagrangePenalty,
     stddev_constraint: LagrangePenalty,
     projection_operator: Projection = softplus,
-    *,
-    bounds_constraint: LagrangePenalty | None = None,
     minimum: Float[ArrayLike, "[] or [D]"] = -1.0,
     maximum: Float[ArrayLike, "[] or [D] in [minimum, inf]"] = 1.0,
+    *,
+    bounds_constraint: LagrangePenalty | None = None,
 ) -> tuple[Float[Array, ""], GaussianMpoOutputs]:
     """Compute the MPO loss of a Gaussian policy, with decoupled KL constraints.
 
@@ -124,10 +124,10 @@ def gaussian_mpo_loss(
         stddev_constraint: Bound :math:`ε_σ`, such as 0.0001, and its parameter,
             likewise. A small bound keeps the policy exploring.
         projection_operator: Function that makes the dual variables positive.
-        bounds_constraint: Bound on KL(weights by distance ‖ uniform), such as 0.001,
-            and the parameter of their temperature; or None for unbounded actions.
         minimum: Lowest action, shape `[]` or `[D]`.
         maximum: Highest action, in [`minimum`, inf], shape `[]` or `[D]`.
+        bounds_constraint: Bound on KL(weights by distance ‖ uniform), such as 0.001,
+            and the parameter of their temperature; or None for unbounded actions.
 
     Returns:
         A tuple of two: the loss, shape `[]`, and a `GaussianMpoOutputs`.

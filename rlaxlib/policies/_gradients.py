@@ -38,8 +38,8 @@ def policy_gradient_loss(
     w_t: Float[ArrayLike, "[] or [T]"] = 1.0,
     use_stop_gradient: bool = True,
     *,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the REINFORCE policy-gradient loss.
 
@@ -58,8 +58,8 @@ def policy_gradient_loss(
         adv_t: Advantages :math:`Â_t` of those actions, shape `[T]`.
         w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`. An illegal action of weight or advantage 0 adds 0.
@@ -131,9 +131,9 @@ def reinforce_loss(
 
 @checked
 def counterfactual_advantage(
-    q_t: Float[ArrayLike, "..., A"],
-    pi_t: Float[ArrayLike, "..., A in [0, 1]"],
-    a_t: Int[ArrayLike, "... in [0, A)"],
+    q: Float[ArrayLike, "..., A"],
+    probs: Float[ArrayLike, "..., A in [0, 1]"],
+    a: Int[ArrayLike, "... in [0, A)"],
     *,
     action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
@@ -143,27 +143,27 @@ def counterfactual_advantage(
 
     ::
 
-        Â_t = q_t(a_t) - ∑_a π_t(a) q_t(a)
+        Â = q(a) - ∑_b π(b) q(b)
 
-    COMA has one critic for several agents. For each agent, :math:`q_t` are the values
+    COMA has one critic for several agents. For each agent, :math:`q` are the values
     of its actions, given those that the other agents took.
 
     Args:
-        q_t: Action values, shape `[..., A]`.
-        pi_t: Action probabilities :math:`π_t` of the policy, in [0, 1],
+        q: Action values, shape `[..., A]`.
+        probs: Action probabilities :math:`π` of the policy, in [0, 1],
             shape `[..., A]`.
-        a_t: Actions taken, in [0, A), shape `[...]`.
+        a: Actions taken, in [0, A), shape `[...]`.
         action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
-        Advantages :math:`Â_t`, shape `[...]`.
+        Advantages :math:`Â`, shape `[...]`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> q_t, pi_t = jnp.array([[1.0, 3.0]]), jnp.array([[0.25, 0.75]])
-        >>> print(rlaxlib.counterfactual_advantage(q_t, pi_t, jnp.array([0])))
+        >>> q, probs = jnp.array([[1.0, 3.0]]), jnp.array([[0.25, 0.75]])
+        >>> print(rlaxlib.counterfactual_advantage(q, probs, jnp.array([0])))
         [-1.5]
 
     References:
@@ -171,22 +171,22 @@ def counterfactual_advantage(
         https://arxiv.org/abs/1705.08926
     """
     if action_mask is not None:
-        q_t = jnp.where(action_mask, q_t, 0)
-    return arrays.batched_index(q_t, a_t) - safe.expectation(pi_t, q_t)
+        q = jnp.where(action_mask, q, 0)
+    return arrays.batched_index(q, a) - safe.expectation(probs, q)
 
 
 @checked
 def acer_policy_loss(
-    logits_t: Float[ArrayLike, "..., A"],
-    mu_logits_t: Float[ArrayLike, "..., A"],
-    a_t: Int[ArrayLike, "... in [0, A)"],
-    q_t: Float[ArrayLike, "..., A"],
-    returns_t: Float[ArrayLike, "..."],
+    logits: Float[ArrayLike, "..., A"],
+    mu_logits: Float[ArrayLike, "..., A"],
+    a: Int[ArrayLike, "... in [0, A)"],
+    q: Float[ArrayLike, "..., A"],
+    returns: Float[ArrayLike, "..."],
     max_weight: Float[ArrayLike, "in [0, inf]"] = 10.0,
     *,
     stop_target_gradients: bool = True,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of ACER: truncated, with bias correction.
 
@@ -194,26 +194,26 @@ def acer_policy_loss(
 
     ::
 
-        L_t = -min(c, ρ_t(a_t)) (G_t - v_t) log π_t(a_t)
-            - ∑_a π_t(a) [1 - c/ρ_t(a)]⁺ (q_t(a) - v_t) log π_t(a),
-        ρ_t(a) = π_t(a) / μ_t(a),   v_t = ∑_a π_t(a) q_t(a)
+        L = -min(c, ρ(a)) (G - v) log π(a)
+          - ∑_b π(b) [1 - c/ρ(b)]⁺ (q(b) - v) log π(b),
+        ρ(b) = π(b) / μ(b),   v = ∑_b π(b) q(b)
 
     The first term has truncated importance weights. The second corrects their bias with
     the critic: :math:`c = ∞` is importance sampling alone, :math:`c = 0` the critic
-    alone. The policy's gradient flows through :math:`log π_t` alone. The trust region
+    alone. The policy's gradient flows through :math:`log π` alone. The trust region
     of the paper is not included. As the correction is over all actions, there are no
     `RatioOutputs`; `importance_statistics` describes the weights of those taken.
 
     Args:
-        logits_t: Logits of the policy :math:`π`, shape `[..., A]`.
-        mu_logits_t: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
-        a_t: Actions taken, in [0, A), shape `[...]`.
-        q_t: Action values, shape `[..., A]`.
-        returns_t: Returns :math:`G_t`, in ACER those of Retrace, shape `[...]`.
+        logits: Logits of the policy :math:`π`, shape `[..., A]`.
+        mu_logits: Logits of the behaviour policy :math:`μ`, shape `[..., A]`.
+        a: Actions taken, in [0, A), shape `[...]`.
+        q: Action values, shape `[..., A]`.
+        returns: Returns :math:`G`, in ACER those of Retrace, shape `[...]`.
         max_weight: Maximum importance weight :math:`c`, in [0, inf], shape `[]`.
-        stop_target_gradients: Whether to stop the gradients of `q_t` and `returns_t`.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        stop_target_gradients: Whether to stop the gradients of `q` and `returns`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
         Losses, shape `[...]`, 0 at ignored steps.
@@ -222,9 +222,9 @@ def acer_policy_loss(
         ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
-        >>> logits_t, mu_logits_t = jnp.log(jnp.array([[[0.5, 0.5]], [[0.75, 0.25]]]))
+        >>> logits, mu_logits = jnp.log(jnp.array([[[0.5, 0.5]], [[0.75, 0.25]]]))
         >>> inputs = jnp.array([1]), jnp.array([[0.0, 8.0]]), jnp.array([6.0])
-        >>> loss = rlaxlib.acer_policy_loss(logits_t, mu_logits_t, *inputs, 1.0)
+        >>> loss = rlaxlib.acer_policy_loss(logits, mu_logits, *inputs, 1.0)
         >>> print(loss / jnp.log(2.0))  # (6 - 4) + 0.5 * 0.5 * (8 - 4).
         [3.]
 
@@ -235,24 +235,24 @@ def acer_policy_loss(
     if action_mask is not None and sample_mask is not None:
         action_mask |= ~sample_mask[..., None]  # There `-inf + inf` would be NaN.
     policy = distributions.softmax()
-    log_prob_t = policy.logprob(a_t, logits_t, action_mask=action_mask)
-    ratio_t = distributions.categorical_importance_sampling_ratios(
-        logits_t, mu_logits_t, a_t, action_mask=action_mask
+    log_prob = policy.logprob(a, logits, action_mask=action_mask)
+    ratio = distributions.categorical_importance_sampling_ratios(
+        logits, mu_logits, a, action_mask=action_mask
     )
-    pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    mu_t = policy.probs(mu_logits_t, action_mask=action_mask)
-    rho_t = safe.at_most(ratio_t, max_weight)
+    pi, q = _policy_and_values(logits, q, action_mask)
+    mu = policy.probs(mu_logits, action_mask=action_mask)
+    rho = safe.at_most(ratio, max_weight)
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
-    excess_t = jnp.where(mu_t > 0, safe.relu(pi_t - max_weight * mu_t), pi_t)
-    pi_t, rho_t, excess_t = jax.lax.stop_gradient((pi_t, rho_t, excess_t))
-    v_t = safe.expectation(pi_t, q_t)
-    every_t = safe.product(excess_t, q_t - v_t[..., None])
-    adv_t = safe.product(rho_t, returns_t - v_t), every_t
-    taken_t, every_t = stop_each(stop_target_gradients, *adv_t)
-    correction_t = distributions.categorical_cross_entropy(
-        every_t, logits_t, action_mask=action_mask
+    excess = jnp.where(mu > 0, safe.relu(pi - max_weight * mu), pi)
+    pi, rho, excess = jax.lax.stop_gradient((pi, rho, excess))
+    v = safe.expectation(pi, q)
+    every = safe.product(excess, q - v[..., None])
+    adv = safe.product(rho, returns - v), every
+    taken, every = stop_each(stop_target_gradients, *adv)
+    correction = distributions.categorical_cross_entropy(
+        every, logits, action_mask=action_mask
     )
-    return correction_t - safe.product(taken_t, log_prob_t)
+    return correction - safe.product(taken, log_prob)
 
 
 @checked
@@ -260,8 +260,8 @@ def entropy_loss(
     logits_t: Float[ArrayLike, "T, A"],
     w_t: Float[ArrayLike, "[] or [T]"] = 1.0,
     *,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
+    action_mask: Bool[ArrayLike, "T, A"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the entropy regularisation loss.
 
@@ -278,8 +278,8 @@ def entropy_loss(
     Args:
         logits_t: Logits of the policy, shape `[T, A]`.
         w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
+        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
         Loss, shape `[]`.

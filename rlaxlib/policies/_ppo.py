@@ -189,8 +189,8 @@ def decoupled_ppo_loss(
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
-    *,
     max_weight: Float[ArrayLike, "in [0, inf]"] | None = None,
+    *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> tuple[Float[Array, "..."], RatioOutputs]:

@@ -82,11 +82,11 @@ def adaptive_kl_coefficient(
     coefficient: Float[ArrayLike, "in [0, inf)"],
     kl: Float[ArrayLike, ""],
     target: Float[ArrayLike, "in (0, inf)"],
-    *,
     tolerance: Float[ArrayLike, "in [1, inf)"] = 1.5,
     factor: Float[ArrayLike, "in [1, inf)"] = 2.0,
     minimum: Float[ArrayLike, "in [0, inf)"] = 1e-6,
     maximum: Float[ArrayLike, "in [minimum, inf]"] = 1e4,
+    *,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "like coefficient"]:
     """Adapt the coefficient of a KL penalty to a target KL (PPO-penalty).

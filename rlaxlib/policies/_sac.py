@@ -221,8 +221,8 @@ def sac_temperature_loss(
     log_temperature: Float[ArrayLike, ""],
     log_prob: Float[ArrayLike, "..."],
     target_entropy: Float[ArrayLike, "[] or [...]"],
-    *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
+    *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of soft actor-critic (SAC).
@@ -314,8 +314,8 @@ def discrete_sac_policy_loss(
     q: Float[ArrayLike, "[..., A] or [N, ..., A]"],
     temperature: Float[ArrayLike, "in [0, inf)"],
     *,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
@@ -355,10 +355,10 @@ def discrete_sac_temperature_loss(
     log_temperature: Float[ArrayLike, ""],
     logits: Float[ArrayLike, "..., A"],
     target_entropy: Float[ArrayLike, "[] or [...]"],
-    *,
     kind: Literal["alpha", "log_alpha"] = "alpha",
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
+    action_mask: Bool[ArrayLike, "..., A"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
@@ -377,8 +377,8 @@ def discrete_sac_temperature_loss(
         logits: Logits of the policy, whose gradient is stopped, shape `[..., A]`.
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
         sample_mask: False for states to ignore, shape `[...]`; or None.
+        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
 
     Returns:
         Loss, shape `[...]`, 0 for ignored states.

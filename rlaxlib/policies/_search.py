@@ -36,8 +36,8 @@ def cmpo_policy_targets(
     v: Float[ArrayLike, ""],
     clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
     *,
-    action_mask: Bool[ArrayLike, "A"] | None = None,
     stop_target_gradients: bool = True,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
 ) -> Float[Array, "A"]:
     """Compute the clipped MPO policy targets (CMPO) of Muesli.
 
@@ -57,8 +57,8 @@ def cmpo_policy_targets(
         q: Action values of the prior, shape `[A]`.
         v: Value :math:`v` of the prior, shape `[]`.
         clip: Bound :math:`c`, in [0, inf], shape `[]`.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
         stop_target_gradients: Whether to stop the gradient of the targets.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Target probabilities, shape `[A]`; all 0 if no action is legal.
@@ -83,7 +83,7 @@ def cmpo_policy_targets(
 
 @checked
 def cmpo_sample_weights(
-    q: Float[ArrayLike, "N"],
+    sample_q_values: Float[ArrayLike, "N"],
     v: Float[ArrayLike, ""],
     clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
     z_init: Float[ArrayLike, "in (0, inf)"] = 1.0,
@@ -103,7 +103,8 @@ def cmpo_sample_weights(
     `sampled_policy_distillation_loss` on a `PolicyTarget`.
 
     Args:
-        q: Values :math:`q_i` of N actions sampled from the prior, shape `[N]`.
+        sample_q_values: Values :math:`q_i` of N actions sampled from the prior, shape
+            `[N]`.
         v: Value :math:`v` of the prior, shape `[]`.
         clip: Bound :math:`c`, in [0, inf], shape `[]`. Above 5, weights lose precision.
         z_init: Initial estimate of the normaliser, in (0, inf), shape `[]`.
@@ -116,15 +117,15 @@ def cmpo_sample_weights(
         ArgumentError: If a shape, dtype, concrete `clip` or `z_init` is wrong.
 
     Example:
-        >>> q = jnp.log(jnp.array([1.0, 2.0]))
-        >>> print(rlaxlib.cmpo_sample_weights(q, 0.0))  # 2 / (1 + 2), and 4 / (1 + 1).
+        >>> weights = rlaxlib.cmpo_sample_weights(jnp.log(jnp.array([1.0, 2.0])), v=0.0)
+        >>> print(weights)  # 2 / (1 + 2), and 4 / (1 + 1).
         [0.6666667 2.       ]
 
     References:
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
-    e = jnp.exp(gradients.clip(q - v, -clip, clip))
+    e = jnp.exp(gradients.clip(sample_q_values - v, -clip, clip))
     z = (z_init + jnp.sum(e) - e) / e.size
     return stop_if(stop_target_gradients, e / z)
 
@@ -235,9 +236,9 @@ def gumbel_policy_targets(
     c_visit: Float[ArrayLike, "in [0, inf)"] = 50.0,
     c_scale: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
-    rescale_values: Static[bool, ""] = False,
-    action_mask: Bool[ArrayLike, "A"] | None = None,
     stop_target_gradients: bool = True,
+    action_mask: Bool[ArrayLike, "A"] | None = None,
+    rescale_values: Static[bool, ""] = False,
 ) -> Float[Array, "A"]:
     """Compute the Gumbel MuZero policy targets from the values of a search.
 
@@ -258,10 +259,10 @@ def gumbel_policy_targets(
         v: Value of the state from the network, shape `[]`.
         c_visit: Offset :math:`c_visit` of the visit count, in [0, inf), shape `[]`.
         c_scale: Scale :math:`c_scale` of the values, in [0, inf), shape `[]`.
+        stop_target_gradients: Whether to stop the gradient of the targets.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
         rescale_values: Whether to rescale :math:`q̄` of legal actions to [0, 1], unless
             their range is below 1e-8.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
-        stop_target_gradients: Whether to stop the gradient of the targets.
 
     Returns:
         Target probabilities :math:`π'`, shape `[A]`; all 0 if no action is legal.

@@ -203,9 +203,9 @@ def imputed_expectile_q_learning(
     discount_t: Float[ArrayLike, "in [0, 1]"],
     dist_q_t_selector: Float[ArrayLike, "N, A"],
     dist_q_t: Float[ArrayLike, "N, A"],
+    num_samples: Static[int, "in [1, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,
-    num_samples: Static[int, "in [1, inf)"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the expectile Q-learning loss, from expectiles (ER-DQN).
 

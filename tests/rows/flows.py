@@ -19,8 +19,8 @@ def flow_matching_sample(key, data, noise=None):
     return start + t * (data - start), t, data - start
 
 
-def flow_matching_loss(prediction, velocity):
-    return np.linalg.norm(prediction - velocity, axis=-1) ** 2
+def flow_matching_loss(predictions, targets):
+    return np.linalg.norm(predictions - targets, axis=-1) ** 2
 
 
 def cosine_noise_schedule(num_steps, dtype, offset=0.008, max_beta=0.999):
@@ -89,7 +89,7 @@ def vectors(*names):
 
 def make_loss(rng):
     return {
-        name: rng.normal(size=(4, DIMENSIONS)) for name in ("prediction", "velocity")
+        name: rng.normal(size=(4, DIMENSIONS)) for name in ("predictions", "targets")
     }
 
 
@@ -123,7 +123,7 @@ ROWS = [
     Row(
         flow_matching_loss,
         make_loss,
-        gradients=Gradients(targets=("velocity",)),
+        gradients=Gradients(targets=("targets",)),
     ),
     Row(
         cosine_noise_schedule,

@@ -13,15 +13,15 @@ FEATURES, HEADS, BATCH = 3, 3, 6
 # --- Intrinsic rewards. ---
 
 
-def rnd_loss(prediction, target):
-    return np.linalg.norm(prediction - target) ** 2
+def rnd_loss(predictions, targets):
+    return np.linalg.norm(predictions - targets) ** 2
 
 
 def rnd_reward(
-    prediction, target, discount, num_steps, mean, variance, carried, sample_mask=None
+    predictions, targets, discount, num_steps, mean, variance, carried, sample_mask=None
 ):
     """Burda et al. 2018: a running deviation of sums that no episode interrupts."""
-    errors = np.linalg.norm(prediction - target, axis=1) ** 2
+    errors = np.linalg.norm(predictions - targets, axis=1) ** 2
     valid = np.ones(len(errors), bool) if sample_mask is None else sample_mask
     sums, power, total = [], (variance + mean**2) * num_steps, mean * num_steps
     for error in errors[valid]:
@@ -77,8 +77,8 @@ def scalar(rng, low=0.2, high=0.9):
 
 def make_rnd(rng):
     return {
-        "prediction": rng.normal(size=(STEPS, FEATURES)),
-        "target": rng.normal(size=(STEPS, FEATURES)),
+        "predictions": rng.normal(size=(STEPS, FEATURES)),
+        "targets": rng.normal(size=(STEPS, FEATURES)),
         "discount": scalar(rng),
         "state.num_steps": np.asarray(7.0),
         "state.mean": np.asarray(rng.uniform(2.0, 3.0)),
@@ -99,11 +99,13 @@ ROWS = [
     Row(
         rnd_loss,
         lambda rng: {
-            "prediction": rng.normal(size=FEATURES),
-            "target": rng.normal(size=FEATURES),
+            "predictions": rng.normal(size=FEATURES),
+            "targets": rng.normal(size=FEATURES),
         },
         gradients=Gradients(
-            free_definition=lambda x, held: [rnd_loss(x["prediction"], held["target"])],
+            free_definition=lambda x, held: [
+                rnd_loss(x["predictions"], held["targets"])
+            ],
             first_order_only="the gradient of the target is stopped",
         ),
         precision=Precision(condition=4.0),
@@ -114,7 +116,7 @@ ROWS = [
         find=with_state("rnd_reward", "RndState"),
         gradients=Gradients(exist=False),
         precision=Precision(
-            decisive=("prediction", "target", "discount"),
+            decisive=("predictions", "targets", "discount"),
             single_outputs=(1, 2, 3, 4, 5, 6, 7),
             carried=fields(rlaxlib.RndState, 1),
             condition=16.0,
@@ -128,7 +130,7 @@ ROWS = [
         find=with_state("rnd_reward", "RndState"),
         gradients=Gradients(exist=False),
         precision=Precision(
-            decisive=("prediction", "target", "discount"),
+            decisive=("predictions", "targets", "discount"),
             single_outputs=(1, 2, 3, 4, 5, 6, 7),
             carried=fields(rlaxlib.RndState, 1),
             condition=16.0,

@@ -18,11 +18,11 @@ def advantage_weighted_loss(log_prob, adv, temperature, max_weight):
 
 
 def crr_weights(
-    q, q_samples, kind="exp", baseline="mean", temperature=1.0, max_weight=20.0
+    q, sample_q_values, kind="exp", baseline="mean", temperature=1.0, max_weight=20.0
 ):
     """Wang et al. 2020, section 3."""
     baselines = {"mean": np.mean, "max": np.max}
-    adv = q - baselines[baseline](q_samples)
+    adv = q - baselines[baseline](sample_q_values)
     if kind == "binary":
         return np.where(adv > 0, 1.0, 0.0)
     return np.minimum(np.exp(adv / temperature), max_weight)
@@ -47,8 +47,8 @@ def make_weighted(*names):
 
 
 def make_crr(rng):
-    q_samples = rng.normal(size=SAMPLES)
-    return {"q": np.asarray(rng.normal()), "q_samples": q_samples}
+    sample_q_values = rng.normal(size=SAMPLES)
+    return {"q": np.asarray(rng.normal()), "sample_q_values": sample_q_values}
 
 
 ROWS = [
@@ -72,7 +72,7 @@ ROWS = [
             settings={"kind": kind, "baseline": baseline},
             gradients=Gradients(exist=False),
             precision=Precision(condition=8.0),
-            loose=Loose(lengths=("q_samples",)),
+            loose=Loose(lengths=("sample_q_values",)),
         )
         for kind in ("exp", "binary")
         for baseline in ("mean", "max")

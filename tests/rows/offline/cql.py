@@ -8,10 +8,10 @@ from rows.offline._shared import SAMPLES
 # --- Conservative Q-learning. ---
 
 
-def cql_loss(q, q_samples, log_prob_samples, temperature=1.0, min_q=-np.inf):
+def cql_loss(q, sample_q_values, sample_log_probs, temperature=1.0, min_q=-np.inf):
     """Kumar et al. 2020, appendix F; bounded as in Nakamoto et al. 2023."""
-    bounded = np.maximum(q_samples, min_q)
-    ratios = np.exp(bounded / temperature) / np.exp(log_prob_samples)
+    bounded = np.maximum(sample_q_values, min_q)
+    ratios = np.exp(bounded / temperature) / np.exp(sample_log_probs)
     return temperature * np.log(np.sum(ratios)) - q
 
 
@@ -34,8 +34,8 @@ def make_cql(*names):
     def make(rng):
         drawn = {
             "q": np.asarray(rng.normal()),
-            "q_samples": away_from(rng.normal(size=SAMPLES), 0.25),
-            "log_prob_samples": rng.normal(size=SAMPLES),
+            "sample_q_values": away_from(rng.normal(size=SAMPLES), 0.25),
+            "sample_log_probs": rng.normal(size=SAMPLES),
             "temperature": np.asarray(rng.uniform(0.5, 2.0)),
         }
         return drawn | {name: BOUNDS[name] for name in names}
@@ -72,14 +72,14 @@ ROWS = [
     Row(
         cql_loss,
         make_cql(),
-        gradients=Gradients(constants=("log_prob_samples",)),
+        gradients=Gradients(constants=("sample_log_probs",)),
         precision=Precision(condition=4.0),
     ),
     Row(
         cql_loss,
         make_cql("min_q"),
         "lower bound",
-        gradients=Gradients(constants=("log_prob_samples", "min_q")),
+        gradients=Gradients(constants=("sample_log_probs", "min_q")),
         precision=Precision(condition=4.0),
     ),
     Row(discrete_cql_loss, make_discrete("q", "a")),

@@ -6,28 +6,28 @@ from row import Precision, Row
 
 
 def trajectory_balance_loss(
-    log_partition, log_prob_t, backward_log_prob_t, log_reward, sample_mask=None
+    log_partition, log_prob, backward_log_prob, log_reward, sample_mask=None
 ):
     """Malkin et al. 2022, equation 14."""
     mask = np.ones(STEPS, bool) if sample_mask is None else sample_mask
-    forward = np.exp(log_partition) * np.prod(np.exp(log_prob_t[mask]))
-    backward = np.exp(log_reward) * np.prod(np.exp(backward_log_prob_t[mask]))
+    forward = np.exp(log_partition) * np.prod(np.exp(log_prob[mask]))
+    backward = np.exp(log_reward) * np.prod(np.exp(backward_log_prob[mask]))
     return np.log(forward / backward) ** 2
 
 
 def sub_trajectory_balance_loss(
-    log_flow, log_prob_t, backward_log_prob_t, lambda_=0.9, sample_mask=None
+    log_flow, log_prob, backward_log_prob, lambda_=0.9, sample_mask=None
 ):
     """Madan et al. 2022, equations 4 and 5, without the ignored steps."""
     if sample_mask is not None:
         (steps,) = np.nonzero(sample_mask)
-        log_prob_t, backward_log_prob_t = log_prob_t[steps], backward_log_prob_t[steps]
+        log_prob, backward_log_prob = log_prob[steps], backward_log_prob[steps]
         log_flow = log_flow[[*steps, steps[-1] + 1]]
     above, below = 0.0, 0.0
     for i in range(len(log_flow)):
         for j in range(i + 1, len(log_flow)):
             error = log_flow[i] - log_flow[j]
-            error += np.sum(log_prob_t[i:j] - backward_log_prob_t[i:j])
+            error += np.sum(log_prob[i:j] - backward_log_prob[i:j])
             above += lambda_ ** (j - i) * error**2
             below += lambda_ ** (j - i)
     return above / below
@@ -38,8 +38,8 @@ def make(*names):
         drawn = {
             "log_partition": np.asarray(rng.normal()),
             "log_flow": rng.normal(size=STEPS + 1),
-            "log_prob_t": -rng.uniform(0.1, 2.0, STEPS),
-            "backward_log_prob_t": -rng.uniform(0.1, 2.0, STEPS),
+            "log_prob": -rng.uniform(0.1, 2.0, STEPS),
+            "backward_log_prob": -rng.uniform(0.1, 2.0, STEPS),
             "log_reward": np.asarray(rng.normal()),
             "lambda_": np.asarray(rng.uniform(0.5, 1.5)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
@@ -55,10 +55,10 @@ def row(definition, names, case="", **fields):
     )
 
 
-WHOLE = ("log_partition", "log_prob_t", "backward_log_prob_t", "log_reward")
+WHOLE = ("log_partition", "log_prob", "backward_log_prob", "log_reward")
 
 
-PARTS = ("log_flow", "log_prob_t", "backward_log_prob_t")
+PARTS = ("log_flow", "log_prob", "backward_log_prob")
 
 
 ROWS = [

@@ -22,39 +22,39 @@ def reinforce_loss(log_prob, adv, sample_mask=None):
     return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
-def counterfactual_advantage(q_t, pi_t, a_t, action_mask=None):
+def counterfactual_advantage(q, probs, a, action_mask=None):
     """Foerster et al. 2017, equation 4."""
-    q_t = q_t if action_mask is None else np.where(action_mask, q_t, 0.0)
-    return q_t[np.arange(len(a_t)), a_t] - np.sum(pi_t * q_t, axis=-1)
+    q = q if action_mask is None else np.where(action_mask, q, 0.0)
+    return q[np.arange(len(a)), a] - np.sum(probs * q, axis=-1)
 
 
 def acer_policy_loss(
-    logits_t,
-    mu_logits_t,
-    a_t,
-    q_t,
-    returns_t,
+    logits,
+    mu_logits,
+    a,
+    q,
+    returns,
     max_weight=10.0,
     action_mask=None,
     sample_mask=None,
     held=None,
 ):
     """Wang et al. 2016, equation 9. `held` has the logits of the weights."""
-    steps, legal = np.arange(len(a_t)), True if action_mask is None else action_mask
-    pi_t = softmax(logits_t if held is None else held["logits_t"], action_mask)
-    mu_t = softmax(mu_logits_t, action_mask)
-    ratio_t = np.where(legal, pi_t, 1.0) / np.where(legal, mu_t, 1.0)
-    log_pi_t = np.where(legal, np.log(softmax(logits_t)), 0.0)
+    steps, legal = np.arange(len(a)), True if action_mask is None else action_mask
+    pi = softmax(logits if held is None else held["logits"], action_mask)
+    mu = softmax(mu_logits, action_mask)
+    ratio = np.where(legal, pi, 1.0) / np.where(legal, mu, 1.0)
+    log_pi = np.where(legal, np.log(softmax(logits)), 0.0)
     if action_mask is not None:
-        total = np.sum(np.where(legal, np.exp(log_pi_t), 0.0), axis=-1, keepdims=True)
-        log_pi_t = log_pi_t - np.log(total)
-    q_t = np.where(legal, q_t, 0.0)
-    adv_t = q_t - np.sum(pi_t * q_t, axis=-1, keepdims=True)
-    error_t = returns_t - np.sum(pi_t * q_t, axis=-1)
-    truncated_t = np.minimum(max_weight, ratio_t[steps, a_t])
-    excess_t = np.maximum(0.0, (ratio_t - max_weight) / ratio_t)
-    losses = -truncated_t * error_t * log_pi_t[steps, a_t]
-    losses -= np.sum(pi_t * excess_t * adv_t * log_pi_t, axis=-1)
+        total = np.sum(np.where(legal, np.exp(log_pi), 0.0), axis=-1, keepdims=True)
+        log_pi = log_pi - np.log(total)
+    q = np.where(legal, q, 0.0)
+    adv = q - np.sum(pi * q, axis=-1, keepdims=True)
+    error = returns - np.sum(pi * q, axis=-1)
+    truncated = np.minimum(max_weight, ratio[steps, a])
+    excess = np.maximum(0.0, (ratio - max_weight) / ratio)
+    losses = -truncated * error * log_pi[steps, a]
+    losses -= np.sum(pi * excess * adv * log_pi, axis=-1)
     return losses if sample_mask is None else np.where(sample_mask, losses, 0.0)
 
 
@@ -179,19 +179,19 @@ def make_reinforce(*names):
 
 def make_critic(rng):
     return {
-        "q_t": rng.normal(size=(STEPS, ACTIONS)),
-        "pi_t": probabilities(rng, STEPS, ACTIONS),
-        "a_t": actions(rng, STEPS),
+        "q": rng.normal(size=(STEPS, ACTIONS)),
+        "probs": probabilities(rng, STEPS, ACTIONS),
+        "a": actions(rng, STEPS),
     }
 
 
 def make_acer(rng):
     return {
-        "logits_t": rng.normal(size=(STEPS, ACTIONS)),
-        "mu_logits_t": rng.normal(size=(STEPS, ACTIONS)),
-        "a_t": actions(rng, STEPS),
-        "q_t": rng.normal(size=(STEPS, ACTIONS)),
-        "returns_t": rng.normal(size=STEPS),
+        "logits": rng.normal(size=(STEPS, ACTIONS)),
+        "mu_logits": rng.normal(size=(STEPS, ACTIONS)),
+        "a": actions(rng, STEPS),
+        "q": rng.normal(size=(STEPS, ACTIONS)),
+        "returns": rng.normal(size=STEPS),
     }
 
 
@@ -200,7 +200,8 @@ def masked(make):
 
     def make_masked(rng):
         drawn = make(rng)
-        illegal = (drawn["a_t"] + rng.integers(1, ACTIONS, STEPS)) % ACTIONS
+        taken = drawn["a" if "a" in drawn else "a_t"]
+        illegal = (taken + rng.integers(1, ACTIONS, STEPS)) % ACTIONS
         return {**drawn, "action_mask": np.arange(ACTIONS) != illegal[:, None]}
 
     return make_masked
@@ -266,13 +267,13 @@ ROWS = [
             case,
             settings=settings,
             gradients=Gradients(
-                targets=("q_t", "returns_t"),
+                targets=("q", "returns"),
                 stopped_definition=acer_with_constant_weights(
-                    "q_t", "returns_t", **settings
+                    "q", "returns", **settings
                 ),
                 free_definition=acer_with_constant_weights(**settings),
                 first_order_only="the gradients of the importance weights are stopped",
-                constants=("mu_logits_t",),
+                constants=("mu_logits",),
             ),
             precision=Precision(condition=8.0),
         )

@@ -14,13 +14,13 @@ def cmpo_policy_targets(prior_logits, q, v, clip, action_mask=None):
     return weights / np.sum(weights)
 
 
-def cmpo_sample_weights(q, v, clip, z_init):
+def cmpo_sample_weights(sample_q_values, v, clip, z_init):
     """Hessel et al. 2021, section 4.2: the normaliser leaves each sample out."""
-    raised = np.exp(np.clip(q - v, -clip, clip))
+    raised = np.exp(np.clip(sample_q_values - v, -clip, clip))
     weights = []
     for i, each in enumerate(raised):
         others = np.delete(raised, i)
-        weights.append(each / ((z_init + np.sum(others)) / len(q)))
+        weights.append(each / ((z_init + np.sum(others)) / len(sample_q_values)))
     return np.array(weights)
 
 
@@ -72,7 +72,11 @@ def make_prior(rng):
 
 def make_samples(rng):
     drawn = make_prior(rng)
-    return {"q": drawn["q"], "v": drawn["v"], "z_init": np.asarray(rng.uniform(1, 2))}
+    return {
+        "sample_q_values": drawn["q"],
+        "v": drawn["v"],
+        "z_init": np.asarray(rng.uniform(1, 2)),
+    }
 
 
 def make_search(rng):
@@ -115,7 +119,7 @@ ROWS = [
         cmpo_sample_weights,
         make_samples,
         settings={"clip": CLIP},
-        gradients=Gradients(targets=("q", "v", "z_init")),
+        gradients=Gradients(targets=("sample_q_values", "v", "z_init")),
     ),
     Row(
         mixed_value,

@@ -463,12 +463,12 @@ def reward_model(params, apply, batch, centering=0.01):
 def on_policy_distillation(params, apply, batch, beta=1.0):
     """On-policy distillation (GKD): the student's answers, the teacher's logits.
 
-    `apply` returns logits, and the batch has `teacher_logits`, [B, T, V]. With `beta=1`
-    it is the reverse KL divergence. Agarwal et al., 2023,
-    https://arxiv.org/abs/2306.13649. Source: github.com/huggingface/trl@f2cd577,
-    trl/experimental/gkd/gkd_trainer.py, the same loss. Usual (paper; the code): beta
-    0.5 to 1, temperature 1 of the student; in the code 0.5 and 0.9, and half of the
-    answers from the data.
+    `apply` returns logits: the divergence is one of all tokens of the vocabulary; and
+    the batch has `teacher_logits`, [B, T, V]. With `beta=1` it is the reverse KL
+    divergence. Agarwal et al., 2023, https://arxiv.org/abs/2306.13649. Source:
+    github.com/huggingface/trl@f2cd577, trl/experimental/gkd/gkd_trainer.py, the same
+    loss. Usual (paper; the code): beta 0.5 to 1, temperature 1 of the student; in the
+    code 0.5 and 0.9, and half of the answers from the data.
     """
     mask = batch.sample_mask
     teacher_logits = jnp.where(mask[..., None], batch.teacher_logits, 0.0)

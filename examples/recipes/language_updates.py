@@ -82,8 +82,9 @@ def vespo(params, apply, batch):
 def otb(params, apply, batch):
     """OTB: REINFORCE, with the baseline of least variance at each token.
 
-    `apply` returns logits. Where one answer alone goes on, the baseline is 0. Li et
-    al., 2026, https://arxiv.org/abs/2602.07078. Source:
+    `apply` returns logits: the baseline needs the squares of all probabilities. Where
+    one answer alone goes on, it is 0. Li et al., 2026,
+    https://arxiv.org/abs/2602.07078. Source:
     github.com/verl-project/verl@1dda039,
     verl/trainer/ppo/core_algos.py: compute_optimal_token_baseline_advantage, the same
     advantages with its handle_zero_tail. Usual: groups of 8, on policy, Adam 1e-6.

@@ -58,11 +58,11 @@ class DiffusionSample(NamedTuple):
 
     Attributes:
         x: Data with noise :math:`x_k`, shape `[D]`.
-        target: Target of the network, shape `[D]`.
+        targets: Target of the network, shape `[D]`.
     """
 
     x: Array
-    target: Array
+    targets: Array
 
 
 # --- Flow matching. ---
@@ -137,7 +137,7 @@ def flow_matching_loss(
     code averages over the :math:`D` dimensions.
 
     Args:
-        prediction: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
+        predictions: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
         targets: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
         stop_target_gradients: Whether to stop the gradient of `targets`.
         sample_mask: False for predictions to ignore, shape `[...]`; or None.
@@ -335,7 +335,7 @@ def _check_signal(*, alpha_bar: Any, kind: str, **_: Any) -> None:
 def diffusion_reverse_step(
     key: Key[ArrayLike, ""],
     x: Float[ArrayLike, "D"],
-    prediction: Float[ArrayLike, "D"],
+    predictions: Float[ArrayLike, "D"],
     alpha_bar: Float[ArrayLike, "in [0, 1]"],
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
     kind: Kind = "noise",
@@ -363,7 +363,7 @@ def diffusion_reverse_step(
     Args:
         key: Random key, shape `[]`.
         x: Sample :math:`x` with noise, shape `[D]`.
-        prediction: Prediction :math:`y` of the network, shape `[D]`.
+        predictions: Prediction :math:`y` of the network, shape `[D]`.
         alpha_bar: Share :math:`ᾱ` of this step of the schedule, in [0, 1], shape `[]`.
             At 0 there is no signal: a prediction of noise needs more. At 1 there is no
             noise, as where half precision rounds a share.
@@ -392,11 +392,11 @@ def diffusion_reverse_step(
         https://arxiv.org/abs/2409.00588
     """
     signal, sigma = sqrt(alpha_bar), sqrt(1 - alpha_bar)
-    data = prediction
+    data = predictions
     if kind == "noise":
-        data = (x - safe.product(sigma, prediction)) / signal
+        data = (x - safe.product(sigma, predictions)) / signal
     elif kind == "velocity":
-        data = safe.product(signal, x) - safe.product(sigma, prediction)
+        data = safe.product(signal, x) - safe.product(sigma, predictions)
     data = safe.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
     noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.

@@ -99,7 +99,7 @@ def geometric_hindsight_indices(
 @checked
 def hiql_value_loss(
     v: Float[ArrayLike, "..."],
-    target: Float[ArrayLike, "..."],
+    targets: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     expectile: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,
@@ -122,10 +122,11 @@ def hiql_value_loss(
 
     Args:
         v: Values :math:`v`, shape `[...]`.
-        target: Targets :math:`y`, shape `[...]`.
+        targets: Targets :math:`y`, shape `[...]`.
         adv: Advantages :math:`A`, shape `[...]`.
         expectile: Expectile :math:`τ` in [0, 1], 0.7 to 0.9, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of `target`. `adv` has none.
+        stop_target_gradients: Whether to stop the gradient of `targets`. That of `adv`
+            is always stopped.
         sample_mask: False for entries to ignore, shape `[...]`; or None.
 
     Returns:
@@ -135,8 +136,8 @@ def hiql_value_loss(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> v, target, adv = jnp.array([[0.0, 0.0], [2.0, 2.0], [1.0, -1.0]])
-        >>> print(rlaxlib.hiql_value_loss(v, target, adv, expectile=0.75))
+        >>> v, targets, adv = jnp.array([[0.0, 0.0], [2.0, 2.0], [1.0, -1.0]])
+        >>> print(rlaxlib.hiql_value_loss(v, targets, adv, expectile=0.75))
         [3. 1.]
 
     References:
@@ -148,7 +149,7 @@ def hiql_value_loss(
     """
     weight = jnp.where(adv < 0, 1 - expectile, expectile)
     weight = safe.with_nan(weight, adv)
-    error = stop_if(stop_target_gradients, target) - v
+    error = stop_if(stop_target_gradients, targets) - v
     return weight * jnp.square(safe.without(weight, error))
 
 

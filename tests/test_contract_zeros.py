@@ -47,7 +47,7 @@ EXCEPTIONS = {
     r"trust_region_step_size max_kl=0": "compared",
     r"leaky_vtrace\S* \S+ rho_tm1=nan": "clipped",
     r"rank_probabilities \S+ priorities": "sorted",
-    r"diffusion_reverse_step clip=0 prediction=nan": "clipped",
+    r"diffusion_reverse_step clip=0 predictions=nan": "clipped",
     r"advantage_weight\w+ max_weight=0 adv=nan": "clipped",
     r"munchausen_q_learning \S+ target_q_tm1": "clipped, behind a softmax",
     r"categorical_q_learning discount_t=1 q_logits_t": "an action that is not greedy",

@@ -253,7 +253,7 @@ def decoupled_ppo_loss(
 def ppo_value_loss(
     v: Float[ArrayLike, "..."],
     old_v: Float[ArrayLike, "..."],
-    target: Float[ArrayLike, "..."],
+    targets: Float[ArrayLike, "..."],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     huber_delta: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
@@ -275,12 +275,12 @@ def ppo_value_loss(
     Args:
         v: Values :math:`v_t`, shape `[...]`.
         old_v: Values :math:`v_t^old` when the experience was gathered, shape `[...]`.
-        target: Targets :math:`y_t`, shape `[...]`.
+        targets: Targets :math:`y_t`, shape `[...]`.
         epsilon: Clipping range :math:`ε`, in [0, inf], in units of the values,
             shape `[]`.
         huber_delta: `delta` of `huber_loss` as :math:`ℓ`, in (0, inf), shape `[]`; or
             None.
-        stop_target_gradients: Whether to stop the gradients of `old_v` and `target`.
+        stop_target_gradients: Whether to stop the gradients of `old_v` and `targets`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
 
     Returns:
@@ -290,8 +290,8 @@ def ppo_value_loss(
         ArgumentError: If a shape or dtype is wrong or a concrete scalar out of range.
 
     Example:
-        >>> v, old_v, target = jnp.array([[3.0, 3.0], [0.0, 0.0], [5.0, 0.0]])
-        >>> loss, outputs = rlaxlib.ppo_value_loss(v, old_v, target, epsilon=1.0)
+        >>> v, old_v, targets = jnp.array([[3.0, 3.0], [0.0, 0.0], [5.0, 0.0]])
+        >>> loss, outputs = rlaxlib.ppo_value_loss(v, old_v, targets, epsilon=1.0)
         >>> print(loss, outputs.clipped, outputs.value_outside)
         [8.  4.5] [ True False] [ True  True]
 
@@ -302,7 +302,7 @@ def ppo_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    old_v, target = stop_each(stop_target_gradients, old_v, target)
+    old_v, targets = stop_each(stop_target_gradients, old_v, targets)
 
     def penalty(error: Array) -> Array:
         if huber_delta is None:
@@ -310,7 +310,7 @@ def ppo_value_loss(
         return losses.huber_loss(error, huber_delta)
 
     near_v = gradients.clip(v, old_v - epsilon, old_v + epsilon)
-    loss, near_loss = penalty(v - target), penalty(near_v - target)
+    loss, near_loss = penalty(v - targets), penalty(near_v - targets)
     clipped = near_loss > loss
     outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)
     return jnp.where(near_loss <= loss, loss, near_loss), outputs

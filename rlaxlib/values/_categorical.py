@@ -243,7 +243,7 @@ def categorical_double_q_learning(
 @checked
 def categorical_regression_loss(
     logits: Float[ArrayLike, "M"],
-    target: Float[ArrayLike, ""],
+    targets: Float[ArrayLike, ""],
     tx_pair: transforms.TxPair,
     *,
     stop_target_gradients: bool = True,
@@ -262,10 +262,10 @@ def categorical_regression_loss(
 
     Args:
         logits: Logits :math:`x`, one for each bin, shape `[M]`.
-        target: Target :math:`y`, such as a return, shape `[]`.
+        targets: Target :math:`y`, such as a return, shape `[]`.
         tx_pair: Transform :math:`f` from scalars to distributions over M bins, and its
             inverse, such as `hl_gauss_pair`, or a `compose_tx` that ends in it.
-        stop_target_gradients: Whether to stop the gradient of the target.
+        stop_target_gradients: Whether to stop the gradient of `targets`.
 
     Returns:
         Loss, shape `[]`.
@@ -286,7 +286,7 @@ def categorical_regression_loss(
         Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
         Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
     """
-    probs = tx_pair.apply(target)
+    probs = tx_pair.apply(targets)
     if probs.shape != logits.shape:
         checks.fail(
             f"`tx_pair` gives probabilities of shape {probs.shape}, must be "

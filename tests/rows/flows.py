@@ -59,21 +59,21 @@ def diffusion_noise(key, data, alpha_bar, kind="noise"):
 
 
 def diffusion_reverse_step(
-    key, x, prediction, alpha_bar, next_alpha_bar, kind="noise", clip=np.inf
+    key, x, predictions, alpha_bar, next_alpha_bar, kind="noise", clip=np.inf
 ):
     """Ho et al. 2020: algorithm 2 for predicted noise, equation 7 for other kinds."""
     beta = 1 - alpha_bar / next_alpha_bar
     variance = (1 - next_alpha_bar) / (1 - alpha_bar) * beta
     noise = np.sqrt(variance) * normal(key, x.shape)
     if kind == "noise" and clip == np.inf:
-        scaled = beta / np.sqrt(1 - alpha_bar) * prediction
+        scaled = beta / np.sqrt(1 - alpha_bar) * predictions
         return (x - scaled) / np.sqrt(1 - beta) + noise
     if kind == "noise":
-        data = (x - np.sqrt(1 - alpha_bar) * prediction) / np.sqrt(alpha_bar)
+        data = (x - np.sqrt(1 - alpha_bar) * predictions) / np.sqrt(alpha_bar)
     elif kind == "velocity":
-        data = np.sqrt(alpha_bar) * x - np.sqrt(1 - alpha_bar) * prediction
+        data = np.sqrt(alpha_bar) * x - np.sqrt(1 - alpha_bar) * predictions
     else:
-        data = prediction
+        data = predictions
     data = np.minimum(np.maximum(data, -clip), clip)
     mean = np.sqrt(next_alpha_bar) * beta / (1 - alpha_bar) * data
     mean += np.sqrt(1 - beta) * (1 - next_alpha_bar) / (1 - alpha_bar) * x
@@ -103,7 +103,7 @@ def make_noised(rng):
 def make_reverse(rng):
     return {
         "x": rng.normal(size=DIMENSIONS),
-        "prediction": rng.normal(size=DIMENSIONS),
+        "predictions": rng.normal(size=DIMENSIONS),
         "alpha_bar": np.asarray(rng.uniform(0.2, 0.4)),
         "next_alpha_bar": np.asarray(rng.uniform(0.6, 0.9)),
     }

@@ -33,10 +33,10 @@ def geometric_hindsight_indices(
     return np.array(goals)
 
 
-def hiql_value_loss(v, target, adv, expectile=0.9, sample_mask=None):
+def hiql_value_loss(v, targets, adv, expectile=0.9, sample_mask=None):
     """Park et al. 2023, equation 4."""
     weight = np.abs(expectile - (adv < 0))
-    loss = weight * (target - v) ** 2
+    loss = weight * (targets - v) ** 2
     return loss if sample_mask is None else np.where(sample_mask, loss, 0.0)
 
 
@@ -79,7 +79,7 @@ def make_values(*names):
     def make(rng):
         drawn = {
             "v": rng.normal(size=STEPS),
-            "target": rng.normal(size=STEPS),
+            "targets": rng.normal(size=STEPS),
             "adv": away_from(rng.normal(size=STEPS), 0.0),
             "expectile": np.asarray(rng.uniform(0.1, 0.9)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
@@ -130,14 +130,14 @@ ROWS = [
     hindsight(MASKS, "renormalized", settings={"kind": "renormalize"}),
     Row(
         hiql_value_loss,
-        make_values("v", "target", "adv", "expectile", "sample_mask"),
-        gradients=Gradients(targets=("target",)),
+        make_values("v", "targets", "adv", "expectile", "sample_mask"),
+        gradients=Gradients(targets=("targets",)),
     ),
     Row(
         hiql_value_loss,
-        make_values("v", "target", "adv"),
+        make_values("v", "targets", "adv"),
         "no mask",
-        gradients=Gradients(targets=("target",)),
+        gradients=Gradients(targets=("targets",)),
     ),
     Row(quasimetric_distance, make_embeddings, precision=Precision(condition=4.0)),
     Row(mrn_distance, make_residuals, precision=Precision(condition=4.0)),

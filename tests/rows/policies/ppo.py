@@ -74,7 +74,7 @@ def decoupled_ppo_loss(log_prob, old_log_prob, proximal_log_prob, adv, **setting
 # --- Losses of values. ---
 
 
-def ppo_value_loss(v, old_v, target, epsilon, huber_delta=None, sample_mask=None):
+def ppo_value_loss(v, old_v, targets, epsilon, huber_delta=None, sample_mask=None):
     """Engstrom et al. 2020."""
 
     def loss(error):
@@ -85,7 +85,7 @@ def ppo_value_loss(v, old_v, target, epsilon, huber_delta=None, sample_mask=None
         return np.where(magnitude <= huber_delta, magnitude**2 / 2, linear)
 
     near = old_v + np.clip(v - old_v, -epsilon, epsilon)
-    free, near = loss(v - target), loss(near - target)
+    free, near = loss(v - targets), loss(near - targets)
     clipped, outside = near > free, np.abs(v - old_v) > epsilon
     if sample_mask is not None:
         clipped, outside = clipped & sample_mask, outside & sample_mask
@@ -137,7 +137,7 @@ def make_values(*names):
         drawn = {
             "v": old + moved,
             "old_v": old,
-            "target": old + moved - errors,
+            "targets": old + moved - errors,
             "sample_mask": rng.permutation(np.arange(STEPS) > 1),
         }
         return {name: drawn[name] for name in names}
@@ -203,13 +203,13 @@ ROWS = [
         "ppo_value_loss",
         ppo_value_loss,
         make_values,
-        ("v", "old_v", "target"),
+        ("v", "old_v", "targets"),
         {
             "": {"epsilon": 0.25},
             "Huber": {"epsilon": 0.25, "huber_delta": 1.0},
             "masked": {"epsilon": 0.25},
         },
-        gradients=Gradients(targets=("old_v", "target")),
+        gradients=Gradients(targets=("old_v", "targets")),
         precision=Precision(condition=4.0),
     ),
 ]

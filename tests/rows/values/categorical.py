@@ -51,17 +51,17 @@ def categorical_double_q_learning(
     )
 
 
-def two_hot_loss(logits, target):
+def two_hot_loss(logits, targets):
     """Schrittwieser et al. 2019, appendix F: a transform, then two-hot."""
     probs = two_hot.to_bins(
-        squashing.signed_hyperbolic(target), np.linspace(-3, 3, BINS)
+        squashing.signed_hyperbolic(targets), np.linspace(-3, 3, BINS)
     )
     return categorical_cross_entropy(probs, logits)
 
 
-def hl_gauss_loss(logits, target):
+def hl_gauss_loss(logits, targets):
     """Farebrother et al. 2024, equation 3.1, after the symlog of DreamerV3."""
-    probs = hl_gauss.transform_to_hl_gauss(squashing.symlog(target), -3.0, 3.0, BINS)
+    probs = hl_gauss.transform_to_hl_gauss(squashing.symlog(targets), -3.0, 3.0, BINS)
     return categorical_cross_entropy(probs, logits)
 
 
@@ -112,7 +112,7 @@ def categorical(of, *names):
 
 def make_bins(rng):
     target = rng.uniform(0.3, 1.2) * rng.choice([-1.0, 1.0])
-    return {"logits": rng.normal(size=BINS), "target": np.asarray(target)}
+    return {"logits": rng.normal(size=BINS), "targets": np.asarray(target)}
 
 
 V = ("v_atoms_tm1", "v_logits_tm1", "r_t", "discount_t", "v_atoms_t", "v_logits_t")
@@ -165,7 +165,7 @@ ROWS = [
             case,
             name="categorical_regression_loss",
             find=of,
-            gradients=Gradients(targets=("target",)),
+            gradients=Gradients(targets=("targets",)),
         )
         for case, definition, of in (
             ("two-hot", two_hot_loss, with_two_hot),

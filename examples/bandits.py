@@ -13,7 +13,8 @@ over pulls. The functions of the library that the policies use:
     rlaxlib.exp3_probabilities, rlaxlib.exp3_update  Exp3,
     rlaxlib.tsallis_inf_probabilities                Tsallis-INF,
     rlaxlib.tsallis_inf_update                       its loss estimates,
-    rlaxlib.gradient_bandit_update                   the gradient bandit,
+    rlaxlib.gradient_bandit_init                     the gradient bandit,
+    rlaxlib.gradient_bandit_update                   its update,
     rlaxlib.softmax                                  Boltzmann exploration,
     rlaxlib.greedy                                   the arm with the highest score,
     rlaxlib.categorical_sample                       the arm that is pulled.

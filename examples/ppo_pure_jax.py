@@ -335,7 +335,7 @@ class Ppo(struct.PyTreeNode):
         value_loss, _ = rlaxlib.ppo_value_loss(
             v=value,
             old_v=batch.value,
-            target=batch.value + batch.advantage,
+            targets=batch.value + batch.advantage,
             epsilon=hyper.value_epsilon,
         )
         bonus = hyper.entropy_cost * policy.entropy(logits)

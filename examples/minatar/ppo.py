@@ -142,7 +142,7 @@ def make(game: Game, steps: int) -> Agent:
         value_loss, _ = rlaxlib.ppo_value_loss(
             v=value,
             old_v=batch.value,
-            target=batch.value + batch.advantage,
+            targets=batch.value + batch.advantage,
             epsilon=CLIP,
         )
         bonus = ENTROPY_COST * policy.entropy(logits)

@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe, streams
 
-# A gap this far below 0 marks an illegal action, as minus infinity does: half of it or
-# ten times as much is no infinity, and `0 * inf` would be NaN.
+# A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is
+# NaN.
 LOWEST = -1e30
 
 

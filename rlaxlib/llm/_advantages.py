@@ -114,6 +114,8 @@ def group_advantages(
     exists = streams.filled(sample_mask, rewards)
     if group_ids is not None:
         options: Any = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
+        groups = jnp.arange(rewards.size * devices.number(axis_name))
+        ids = group_ids.astype(groups.dtype)
 
         def of_group(index: Array) -> Array:
             valid = exists & (ids == index)
@@ -121,8 +123,6 @@ def group_advantages(
                 rewards, baseline=baseline, scale=scale, sample_mask=valid, **options
             )
 
-        groups = jnp.arange(rewards.size * devices.number(axis_name))
-        ids = group_ids.astype(groups.dtype)
         advantages = jnp.sum(jax.vmap(of_group)(groups), axis=0)
         return jnp.where((ids >= 0) & (ids < groups.size), advantages, jnp.nan)
     found = moments.of(rewards, exists, axis_name)

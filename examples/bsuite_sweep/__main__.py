@@ -9,7 +9,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent import futures
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     done = defaultdict(list)
     context = multiprocessing.get_context("spawn")
     with futures.ProcessPoolExecutor(options.processes, context) as pool:
-        tasks = {pool.submit(run, *each): each for each in runs}
+        tasks = {pool.submit(training.run, *each): each for each in runs}
         for task in tqdm(futures.as_completed(tasks), total=len(tasks), unit="run"):
             agent, experiment, _ = tasks[task]
             results = done[agent, experiment]
@@ -59,13 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 options.scores.write_text(json.dumps(stored, indent=1) + "\n")
     if all(stored.values()):
         page.write(stored)
-
-
-def run(agent: str, experiment: str, bsuite_id: str) -> tuple[pd.DataFrame, float]:
-    """Return the log of a run, and its seconds."""
-    start = time.perf_counter()
-    log = training.train(agent, bsuite_id, training.EXPERIMENTS[experiment].episode)
-    return log, time.perf_counter() - start
 
 
 def summarize(

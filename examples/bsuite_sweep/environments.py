@@ -248,23 +248,22 @@ def cartpole(
     return Environment(3, reset, step, observe)
 
 
-def make(experiment: str, settings: dict[str, Any]) -> Environment:
+def make(name: str, setting: dict[str, Any]) -> Environment:
     """Create the environment of an experiment, without reward noise and scale."""
-    name = experiment.removesuffix("_noise").removesuffix("_scale")
     if name == "bandit":
-        return bandit(settings["mapping_seed"])
+        return bandit(setting["mapping_seed"])
     if name.startswith("deep_sea"):
-        return deep_sea(**settings, stochastic=name == "deep_sea_stochastic")
+        size, seed = setting["size"], setting["mapping_seed"]
+        return deep_sea(size, seed, stochastic=name == "deep_sea_stochastic")
     if name == "memory_len":
-        return memory_chain(settings["memory_length"], 1)
+        return memory_chain(setting["memory_length"], 1)
     if name == "memory_size":
-        return memory_chain(2, settings["num_bits"])
+        return memory_chain(2, setting["num_bits"])
     if name.startswith("umbrella"):
-        length = settings.get("chain_length", 20)
-        return umbrella_chain(length, settings["n_distractor"])
+        length = setting.get("chain_length", 20)
+        return umbrella_chain(length, setting["n_distractor"])
     if name == "discounting_chain":
-        return discounting_chain(settings["mapping_seed"])
+        return discounting_chain(setting["mapping_seed"])
     if name == "cartpole_swingup":
-        thresholds = settings["height_threshold"], settings["x_reward_threshold"]
-        return cartpole(*thresholds)
+        return cartpole(setting["height_threshold"], setting["x_reward_threshold"])
     return {"catch": catch, "mountain_car": mountain_car, "cartpole": cartpole}[name]()

@@ -1,8 +1,9 @@
 """Training on a setting of an experiment, and scores by bsuite's analysis."""
 
+import functools
+import time
 import warnings
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -23,15 +24,15 @@ EXPERIMENTS = {
     if not name.startswith("mnist")  # Downloads its data.
 }
 LONG = ("cartpole", "mountain_car")  # Episodes of up to 1,000 steps.
-PERIODS = {  # Steps between updates of bootstrapped DQN, by the first word.
-    "bandit": 1,
-    "deep": 4,
-    "catch": 8,
-    "discounting": 8,
-    "memory": 16,
-    "umbrella": 16,
-    "cartpole": 64,
-    "mountain": 64,
+PERIODS = {  # Steps between updates of DQN and bootstrapped DQN, by the first word.
+    "bandit": (1, 4),
+    "deep": (1, 8),
+    "catch": (1, 16),
+    "discounting": (1, 16),
+    "memory": (1, 64),
+    "umbrella": (1, 32),
+    "cartpole": (4, 256),
+    "mountain": (4, 256),
 }
 
 
@@ -76,11 +77,16 @@ def weight(agent: str, experiment: str, bsuite_id: str) -> tuple[bool, bool, int
     return slow, agent == "bootstrapped_dqn", int(bsuite_id.split(sweep.SEPARATOR)[1])
 
 
-def make_agent(name: str, experiment: str, env: environments.Environment):
+def make_agent(
+    name: str, experiment: str, env: environments.Environment
+) -> agents.Agent:
     """Create an agent by its name."""
-    if name == "bootstrapped_dqn":
-        return agents.bootstrapped_dqn(env, PERIODS[experiment.partition("_")[0]])
-    return getattr(agents, name)(env)
+    if name == "actor_critic":
+        return agents.actor_critic(env)
+    period, bootstrapped_period = PERIODS[experiment.partition("_")[0]]
+    if name == "dqn":
+        return agents.dqn(env, period=period)
+    return agents.bootstrapped_dqn(env, bootstrapped_period)
 
 
 class Loop(NamedTuple):
@@ -129,33 +135,47 @@ def step(env, agent, noise, scale, loop) -> Loop:
     )
 
 
-def train(agent_name: str, bsuite_id: str, episodes: int) -> pd.DataFrame:
-    """Return the log of all episodes."""
-    experiment, number = bsuite_id.split(sweep.SEPARATOR)
-    setting: dict[str, Any] = {**sweep.SETTINGS[bsuite_id]}
-    setting.pop("seed", None)
-    noise = setting.pop("noise_scale", 0.0)
-    scale = setting.pop("reward_scale", 1.0)
-    env = environments.make(experiment, setting)
+@functools.cache
+def program(
+    agent_name: str, experiment: str, setting: frozenset, episodes: int
+) -> Callable[..., jax.Array]:
+    """Return jitted training for all seeds, reward noises and reward scales."""
+    env = environments.make(experiment, dict(setting))
     agent = make_agent(agent_name, experiment, env)
 
     def runs(loop):
         # The score of Deep Sea depends on the first of 80% to 90% bad episodes.
-        solved = (loop.log.total_bad_episodes < 0.5 * loop.episode) & (
-            loop.episode >= 200
-        )
+        bad = loop.log.total_bad_episodes
+        solved = (bad < 0.5 * loop.episode) & (loop.episode >= 200)
         ends = solved if experiment.startswith("deep_sea") else False
         return (loop.episode < episodes) & ~jnp.bool_(ends)
 
     @jax.jit
-    def run(key):
+    def train_all(key, noise, scale):
         first = start(env, agent, episodes, key)
-        advance = partial(step, env, agent, noise, scale)
+        advance = functools.partial(step, env, agent, noise, scale)
         return jax.lax.while_loop(runs, advance, first).logs
 
-    logs = np.asarray(run(jax.random.key(int(number))), float)
+    return train_all
+
+
+def train(agent_name: str, bsuite_id: str, episodes: int) -> pd.DataFrame:
+    """Return the log of all episodes."""
+    experiment, number = bsuite_id.split(sweep.SEPARATOR)
+    experiment = experiment.removesuffix("_noise").removesuffix("_scale")
+    setting = {**sweep.SETTINGS[bsuite_id], "seed": None}
+    noise, scale = setting.pop("noise_scale", 0.0), setting.pop("reward_scale", 1.0)
+    train_all = program(agent_name, experiment, frozenset(setting.items()), episodes)
+    logs = np.asarray(train_all(jax.random.key(int(number)), noise, scale), float)
     frame = pd.DataFrame(logs[logs[:, 0] > 0], columns=list(Log._fields))
     return frame.assign(bsuite_id=bsuite_id, episode=np.arange(1, len(frame) + 1))
+
+
+def run(agent: str, experiment: str, bsuite_id: str) -> tuple[pd.DataFrame, float]:
+    """Return the log of a whole run, and its seconds."""
+    begin = time.perf_counter()
+    log = train(agent, bsuite_id, EXPERIMENTS[experiment].episode)
+    return log, time.perf_counter() - begin
 
 
 def score(frames: Sequence[pd.DataFrame]) -> float:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from bsuite import sweep
 from bsuite_sweep import agents, environments, page, training
-from bsuite_sweep.__main__ import SCORES, main, run, summarize
+from bsuite_sweep.__main__ import SCORES, main, summarize
 
 # The state of bsuite's environment, by the names of its attributes.
 STATES = {
@@ -27,8 +27,8 @@ STATES = {
     },
     "mountain_car": {"x": "_position", "v": "_velocity", "time": "_timestep"},
 }
+WHOLE = "mountain_car", "cartpole_swingup"
 POLE = {"x": "x", "x_dot": "x_dot", "angle": "theta", "spin": "theta_dot"}
-EPISODES = {"mountain_car": 2, "cartpole_swingup": 2}
 
 
 def state_of(experiment, env, observation):
@@ -59,21 +59,23 @@ def observe(env, state, shape):
 def test_environment_is_that_of_bsuite(experiment):
     bsuite_id = training.settings(experiment)[1]
     theirs = bsuite.load_from_id(bsuite_id)
-    setting = {**sweep.SETTINGS[bsuite_id]}
-    noise, scale = setting.pop("noise_scale", None), setting.pop("reward_scale", 1.0)
-    setting.pop("seed", None)
-    ours = environments.make(experiment, setting)
+    setting = sweep.SETTINGS[bsuite_id]
+    noise, scale = setting.get("noise_scale"), setting.get("reward_scale", 1.0)
+    name = experiment.removesuffix("_noise").removesuffix("_scale")
+    ours = environments.make(name, setting)
     assert ours.num_actions == theirs.action_spec().num_values
     shape = theirs.observation_spec().shape
     reset, step = jax.jit(ours.reset), jax.jit(ours.step)
     first = reset(jax.random.key(0))
-    random, num_random_rewards = np.random.default_rng(0), 0
-    for _ in range(EPISODES.get(experiment, 10)):
+    random, num_steps, num_random_rewards = np.random.default_rng(0), 0, 0
+    while num_steps < 200:
         timestep = theirs.reset()
         state = state_of(experiment, theirs, timestep.observation)
         same = jax.tree.map(lambda x, y: x.shape == y.shape, state, first)
         assert all(jax.tree.leaves(same))
-        while not timestep.last():
+        # Of the variants of a long task, one has an episode up to its end.
+        while not timestep.last() and (num_steps < 200 or experiment in WHOLE):
+            num_steps += 1
             np.testing.assert_allclose(
                 observe(ours, state, shape), timestep.observation, rtol=1e-4, atol=1e-5
             )
@@ -133,16 +135,25 @@ def test_umbrella_distracts_with_fair_coins():
 
 @pytest.mark.parametrize(
     ("name", "episodes"),
-    [("dqn", 300), ("bootstrapped_dqn", 400), ("actor_critic", 1_500)],
+    [("dqn", 250), ("bootstrapped_dqn", 300), ("actor_critic", 1_500)],
 )
 def test_agents_learn_to_catch(name, episodes):
-    with mock.patch.dict(training.PERIODS, catch=2):
+    with mock.patch.dict(training.PERIODS, catch=(1, 3)):
         log = training.train(name, "catch/2", episodes)
     assert list(log.episode) == list(range(1, episodes + 1))
     assert log.steps.iloc[-1] == 9 * episodes
     assert log.best_episode.iloc[-1] == 1
     regret = np.diff(log.total_regret, prepend=0.0)
     assert regret[-100:].mean() < 0.6 * regret[:50].mean()
+
+
+def test_rewards_are_scaled_and_noisy():
+    scaled = training.train("actor_critic", "bandit_scale/18", 50)
+    np.testing.assert_allclose(scaled.total_return, 1000 * scaled.raw_return, rtol=1e-3)
+    noisy = training.train("actor_critic", "bandit_noise/18", 50)
+    noise = np.diff(noisy.total_return - noisy.raw_return)
+    assert 7 < np.std(noise) < 13
+    np.testing.assert_allclose(noisy.total_regret + noisy.raw_return, noisy.episode)
 
 
 def test_deep_sea_ends_once_it_is_solved(monkeypatch):
@@ -174,21 +185,32 @@ def test_scores_are_those_of_bsuite():
 def test_the_sweep_scores_what_is_missing(tmp_path, monkeypatch):
     info = training.EXPERIMENTS["bandit"]._replace(episode=30)
     monkeypatch.setitem(training.EXPERIMENTS, "bandit", info)
-    result = summarize("bandit", [run("actor_critic", "bandit", "bandit/2")])
+    result = summarize("bandit", [training.run("actor_critic", "bandit", "bandit/2")])
     assert 0 <= result["score"] <= 1
     assert result["steps"] == 30
     scores = {name: {"bandit": {**result, "score": 0.25}} for name in training.AGENTS}
+    file = tmp_path / "scores.json"
+    file.write_text(json.dumps(scores), encoding="utf-8")
     monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
-    (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
     page.PAGE.write_text(f"above {page.START}{page.END} below", encoding="utf-8")
-    main(["--experiments", "bandit", "--scores", str(tmp_path / "scores.json")])
+    main(["--experiments", "bandit", "--scores", str(file)])
     text = page.PAGE.read_text(encoding="utf-8")
-    assert "| `bandit` | 0.25 | 0.25 | 0.25 | 1 | 0.00 / 0.00 / 0.00 |" in text
-    assert "| basic | 0.25 | 0.25 | 0.25 |" in text
+    assert "| bandit | 0.25 | 0.88 | 0.25 | 0.98 | 0.25 | 0.94 |" in text
+    assert text.startswith("above")
+    assert text.endswith("below")
+
+
+def test_a_tag_has_the_average_score_of_its_experiments():
+    scores = {name: 0.1 * i for i, name in enumerate(training.EXPERIMENTS)}
+    averages = page.by_tag(scores)
+    memory = (scores["memory_len"] + scores["memory_size"]) / 2
+    assert averages["memory"] == pytest.approx(memory)
+    assert len(averages) == 7
 
 
 def test_the_page_shows_all_stored_scores():
     text = page.PAGE.read_text(encoding="utf-8")
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
-    assert tuple(scores) == training.AGENTS
-    assert page.by_experiment(scores) in text
+    assert tuple(scores) == tuple(page.PUBLISHED) == training.AGENTS
+    assert all(set(x) == set(training.EXPERIMENTS) for x in page.PUBLISHED.values())
+    assert page.measured(scores) in text

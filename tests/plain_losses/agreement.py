@@ -211,7 +211,7 @@ AGREEMENT = {
     "topr": cosine(0.909, "ratios of tokens, where these are of answers"),
     "dro": cosine(0.996, "squared log-ratios of tokens, where these are of answers"),
     "kl_cov": EQUAL,
-    "gdpo": times((20 / 19) ** 0.5, "a variance that divides by the number minus 1"),
+    "gdpo": EQUAL,
     "prime_ipo": EQUAL,
     "clip_cov": EQUAL,
     "pass_at_k": PAPER,

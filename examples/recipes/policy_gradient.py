@@ -450,9 +450,11 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     `params.duals` are the parameters of temperature and KL constraint. Abdolmaleki et
     al., 2018, https://arxiv.org/abs/1806.06920. Source:
     github.com/google-deepmind/acme@770bc75, acme/agents/jax/mpo/categorical_mpo.py, the
-    same loss. Usual: KL bounds 0.1 and 0.0025, duals at first 3, Adam 1e-4 and 1e-2 for
-    the duals, gradients clipped to a norm of 40, target networks copied every 100
-    updates; critic by 5-step returns, in the paper by Retrace.
+    same loss, whose policy term has a gradient of the temperature there, which the loss
+    for Gaussian policies and this one stop. Usual: KL bounds 0.1 and 0.0025, duals at
+    first 3, Adam 1e-4 and 1e-2 for the duals, gradients clipped to a norm of 40, target
+    networks copied every 100 updates; critic by 5-step returns, in the paper by
+    Retrace.
     """
     s_tm1 = valid(batch, batch.s_tm1)
     logits = apply.actor(params.actor, s_tm1)

@@ -136,7 +136,7 @@ AGREEMENT = {
     "ppo_lagrangian": EQUAL,
     "ppo_penalty": EQUAL,
     "decoupled_ppo": EQUAL,
-    "categorical_mpo": EQUAL,
+    "categorical_mpo": cosine(1.0, "a gradient of the temperature by the policy's"),
     "vmpo": EQUAL,
     "muesli": PAPER,
     "gumbel_muzero": EQUAL,
@@ -224,7 +224,7 @@ AGREEMENT = {
     # planning.py
     "tdmpc2_model": EQUAL,
     "tdmpc2_actor": EQUAL,
-    "spr": EQUAL,
+    "spr": cosine(0.956, "a mask that begins a step before the end"),
     "sampled_muzero_policy": gradient("a density of actions after a tanh"),
     # plasticity.py
     "l2_init": EQUAL,

@@ -327,8 +327,8 @@ def plain_categorical_mpo(p, t):
     logits_e_step = log_softmax(unnormalized)
     log_normalizer = unnormalized[:, 0] - logits_e_step[:, 0]
     loss_temperature = temperature * (0.1 + jnp.mean(log_normalizer))
-    policy_e_step = stop(jnp.exp(logits_e_step))
-    loss_policy = -jnp.mean(jnp.sum(policy_e_step * log_softmax(logits), axis=-1))
+    e_step = jnp.exp(logits_e_step)
+    loss_policy = -jnp.mean(jnp.sum(e_step * log_softmax(logits), axis=-1))
     log_ratio = log_softmax(target_logits) - log_softmax(logits)
     mean_kl = jnp.mean(jnp.sum(jax.nn.softmax(target_logits) * log_ratio, axis=-1))
     loss_kl, loss_alpha = stop(alpha) * mean_kl, alpha * (0.0025 - stop(mean_kl))

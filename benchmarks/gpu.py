@@ -177,6 +177,7 @@ def tests(rehearse: bool) -> Lines:
         process = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *("-p", "no:benchmark"),  # A plugin of the system, which warns.
                 *("-m", "not slow and not trust", "--tb=short"),
                 *("--numprocesses=logical", "--maxprocesses=8"),
                 *(TESTS[:1] if rehearse else TESTS),

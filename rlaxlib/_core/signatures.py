@@ -286,7 +286,7 @@ class Plan:
         kinds, masked = [""] * len(types), [False] * len(types)
         ruled: list[tuple[str, int, Spec, bool]] = []
         for path, axes in bound.axes.items():
-            spec, place = places[path]
+            spec, place = wanted[path], int(places[path][1])
             kinds[place] = self._kind(path, spec)
             masked[place] = self._is_masked(spec, axes)
             _, dtype, is_host = types[place]

@@ -1,6 +1,6 @@
 """Advantages of language-model RL: groups of answers, pass@k, and rewards of tokens.
 
-- Advantages of a group of answers to one prompt (GRPO, RLOO, ReMax, MaxRL):
+- Advantages of a group of answers to one prompt (GRPO, RLOO, MaxRL):
   `group_advantages`, and the baseline of OPO, `length_weighted_baseline`.
 - Pass@k: `pass_at_k`, and the rewards that optimise it, `pass_at_k_rewards` (PKPO).
 - Rewards of tokens with a KL penalty: `kl_shaped_rewards`.
@@ -44,7 +44,7 @@ def group_advantages(
     group_ids: Int[ArrayLike, "G in [0, G)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "G"]:
-    """Compute the advantages of a group of answers (GRPO, RLOO, ReMax, MaxRL).
+    """Compute the advantages of a group of answers (GRPO, RLOO, MaxRL).
 
     Takes the rewards of answers to one prompt, or of several groups, returns one
     advantage for each.

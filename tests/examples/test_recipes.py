@@ -37,7 +37,7 @@ MAY_RISE = (
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
-    *("shaped_rewards", "token_advantages"),
+    *("of_tokens", "shaped_rewards", "token_advantages"),
     "reference",
     *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),

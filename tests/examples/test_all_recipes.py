@@ -312,6 +312,7 @@ def readers(field):
 
 OF_TRANSITIONS = (
     "gumbel_muzero",
+    "happo",
     "mappo",
     "qmix",
     "reppo_critic",

@@ -187,7 +187,7 @@ def test_masked_logits_count_as_deleted(row):
 
 @pytest.mark.trust
 @each(ALIKE)
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64], ids=["bfloat16", "x64"])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, np.float64])
 def test_the_lowest_float_of_any_dtype_masks(row, dtype):
     promotion = jax.numpy_dtype_promotion("standard")  # Temperatures are float32.
     with contract.x64(dtype == np.float64), promotion:

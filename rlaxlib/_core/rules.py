@@ -22,7 +22,7 @@ _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "a Python bool"),
     float: ((int, float, np.number), "a Python number"),
     int: ((int, np.integer), "a Python integer"),
-    int | Sequence[int]: ((int, Sequence), "an integer, or several"),
+    int | Sequence[int]: ((int, np.integer, Sequence), "an integer, or several"),
 }
 
 
@@ -31,6 +31,8 @@ def _is_cut(x: Any) -> Any:
     x = np.asarray(x)
     return x != x.astype(jax.dtypes.canonicalize_dtype(x.dtype))
 
+
+ENDS = (0.0, 1.0, np.inf)  # Ends of intervals, to which values may be rounded.
 
 # Rules other than intervals: which values break them, and what they must be.
 _OTHERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
@@ -65,7 +67,7 @@ def check(
         if np.any(is_wrong):
             first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
             must = _must(rule, sizes, given)
-            raise problem(f"`{name}` is {first}, must {must}")
+            raise problem(f"`{name}` is {_shown(first)}, must {must}")
 
 
 def is_wide(dtype: Any, spec: Spec) -> bool:
@@ -84,9 +86,26 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    is_above = low is None or (x >= low if rule.has_low else x > low)
-    is_below = high is None or (x <= high if rule.has_high else x < high)
+    # A value in an open interval is still in it in the precision of JAX.
+    near, ends = _rounded(x), [_rounded(end) for end in (low, high)]
+    is_above = low is None or (x >= low if rule.has_low else near > ends[0])
+    is_below = high is None or (x <= high if rule.has_high else near < ends[1])
     return np.logical_not(is_above & is_below)
+
+
+def _rounded(x: Any) -> Any:
+    """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
+    dtype = np.result_type(x) if x is not None else None
+    if dtype != np.float64:
+        return x
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def _shown(x: Any) -> str:
+    """Return a value, and what it is in the precision of JAX if that is at an end."""
+    near = _rounded(x)
+    return f"{x} ({near} in {near.dtype})" if near != x and near in ENDS else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

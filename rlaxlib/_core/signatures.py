@@ -33,6 +33,7 @@ An annotation is read at the first call of its function: importing runs none of 
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
@@ -347,6 +348,8 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
+            if is_object(self.result):  # An array may change once it is a setting.
+                given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])

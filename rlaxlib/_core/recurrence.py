@@ -16,15 +16,12 @@ Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend import backend
 from jax.typing import ArrayLike
 
-from rlaxlib._core import streams, sums
+from rlaxlib._core import platforms, streams, sums
 from rlaxlib._core.safe import product
 
 LONG = 8192  # Number of steps from which on a sum one by one loses 1e-4.
@@ -98,11 +95,8 @@ def _cut(a: Array, end: Array | None) -> Array:
 
 def _solve(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in the way that suits the platform."""
-    on_cpu = _loop if b.size <= LONG else _long_loop
-    if set(cast(Any, backend).backends()) == {"cpu"}:
-        return on_cpu(b, a, final)
-    solve = cast(Any, jax.lax.platform_dependent)
-    return solve(b, a, final, cpu=on_cpu, default=_associative_scan)
+    loop = _loop if b.size <= LONG else _long_loop
+    return platforms.choose(loop, _associative_scan, b, a, final)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike) -> Array:

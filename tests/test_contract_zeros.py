@@ -11,7 +11,6 @@ import re
 import annotations
 import contract
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -246,12 +245,15 @@ def faults_of(row):
     one = contract.to_jax(inputs, np.float32)
     leaves = floats(jax.eval_shape(row.call(), **key | one))
     found = []
+
+    def split(x):
+        return np.array(x).reshape(*shape, *x.shape[1:])
+
     for leaf, x in enumerate(leaves):
         program = program_of(row, leaf)
 
         def evaluate(weights, program=program):
             weights = weights.reshape(-1, *weights.shape[2:]).astype(np.float32)
-            split = lambda x: np.array(x).reshape(*shape, *x.shape[1:])
             return jax.tree.map(split, program(batch, weights))
 
         outputs, _ = evaluate(np.zeros((*shape, *x.shape)))

@@ -32,8 +32,6 @@ def _is_cut(x: Any) -> Any:
     return x != x.astype(jax.dtypes.canonicalize_dtype(x.dtype))
 
 
-ENDS = (0.0, 1.0, np.inf)  # Ends of intervals, to which values may be rounded.
-
 # Rules other than intervals: which values break them, and what they must be.
 _OTHERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "in {0, 1}": (lambda x: (x != 0) & (x != 1), "be 0 or 1"),
@@ -85,26 +83,27 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    # A value in an open interval is still in it in the precision of JAX.
-    near, ends = _rounded(x), [_rounded(end) for end in (low, high)]
-    is_above = low is None or (x >= low if rule.has_low else near > ends[0])
-    is_below = high is None or (x <= high if rule.has_high else near < ends[1])
+    near = _rounded(x)
+    # A normaliser keeps the distance of a decay from 1, however small.
+    x_high = near if rule.high == np.inf else x
+    is_above = low is None or (x >= low if rule.has_low else near > _rounded(low))
+    is_below = high is None or (x_high <= high if rule.has_high else x_high < high)
     return np.logical_not(is_above & is_below)
 
 
 def _rounded(x: Any) -> Any:
     """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
-    dtype = np.result_type(x) if x is not None else None
-    if dtype != np.float64:
+    if x is None or np.result_type(x) != np.float64:
         return x
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(dtype))
+        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(np.float64))[()]
 
 
 def _shown(x: Any) -> str:
-    """Return a value, and what it is in the precision of JAX if that is at an end."""
+    """Return a value, and what JAX rounds it to if that is 0 or infinite."""
     near = _rounded(x)
-    return f"{x} ({near} in {near.dtype})" if near != x and near in ENDS else f"{x}"
+    is_far = near != x and (near == 0 or np.isinf(near))
+    return f"{x} ({near} in {near.dtype})" if is_far else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

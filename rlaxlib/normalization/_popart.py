@@ -19,7 +19,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
+from rlaxlib._core import (
+    checks,
+    devices,
+    dtypes,
+    indexing,
+    meshes,
+    moments,
+    safe,
+    streams,
+)
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -281,7 +290,7 @@ def art(
     # At a step of 1, nothing is left of a state, not even NaN.
     state = PopArtState(*[safe.without(1 - step, each) for each in state])
     old = _variance(state)
-    variance = old + sums.variance_step(variance - old, difference, step)
+    variance = old + moments.variance_step(variance - old, difference, step)
     shift = state.shift + safe.product(step, difference)
     scale = safe.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), state.second_moment)

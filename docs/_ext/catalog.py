@@ -124,7 +124,7 @@ def returns(name):
 
 def examples():
     """List the examples that have a learning curve."""
-    return sorted(path.stem for path in EXAMPLES.glob("curves/*.png"))
+    return sorted(path.stem for path in EXAMPLES.glob("curves/*.*"))
 
 
 def docstring_of_example(name):
@@ -177,20 +177,18 @@ def references(name):
 
 
 def parse(reference):
-    """Return the paper of an entry, and where in it to look, if the entry says so.
+    """Return the paper of an entry.
 
     Raises:
         ValueError: If it is not an entry: authors, title in asterisks, year, URL.
     """
-    form = r"(?P<authors>.+?), \*(?P<title>.+?)(?<!\\)\*(?P<rest>.*)\. (?P<url>http\S+)"
+    form = r"(.+?), \*(.+?)(?<!\\)\*(.*)\. (http\S+)"
     match = re.fullmatch(form, reference)
     if not match:
         raise ValueError(f"Not authors, *title*, year. URL: {reference}")
-    rest = [each for each in match["rest"].split(", ") if each]
-    years = [each for each in rest if re.fullmatch(r"\d{4}", each)]
-    where = ", ".join(each for each in rest if each not in years)
-    year = years[0] if years else ""
-    return Paper(year, match["authors"], match["title"], match["url"]), where
+    authors, title, rest, url = match.groups()
+    year = re.search(r"(?<=, )\d{4}\b", rest)
+    return Paper(year[0] if year else "", authors, title, url)
 
 
 @functools.cache
@@ -199,7 +197,7 @@ def papers():
     found = {}
     for name in NAMES:
         for reference in references(name):
-            found.setdefault(parse(reference)[0], []).append(name)
+            found.setdefault(parse(reference), []).append(name)
     return dict(sorted(found.items()))
 
 

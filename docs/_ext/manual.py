@@ -9,7 +9,6 @@ import catalog
 import equations
 import latex2mathml.converter
 import pages
-from algorithms import DOCS
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
@@ -19,27 +18,23 @@ from sphinx.util.inspect import stringify_signature
 
 def add_notebook(app, page, source):
     """Link to the notebook of a page."""
-    if (DOCS / "notebooks" / f"{page}.ipynb").exists():
-        source[0] += (
-            f"\n\n{{download}}`This page as a notebook </notebooks/{page}.ipynb>`"
-        )
+    if page.startswith(("guide/", "algorithms/")):
+        file = f"/notebooks/{page}.ipynb"
+        source[0] += f"\n\n{{download}}`This page as a notebook <{file}>`"
 
 
 def link_names(app, doctree):
     """Make links of public names between backticks in Markdown pages."""
     if Path(app.env.doc2path(app.env.docname)).suffix != ".md":
         return
+    form = rf"(?:rlaxlib\.)?(?:(?:{'|'.join(catalog.TOPICS)})\.)?(\w+)"
     for literal in list(doctree.findall(nodes.literal)):
-        text = literal.astext().removeprefix("rlaxlib.")
-        name = re.split(r"[.(]", text)[0] if text.partition(".")[0] else ""
-        name = text.partition(".")[2] if name in catalog.TOPICS else name
+        match = re.match(form, literal.astext())
         inside = isinstance(literal.parent, nodes.reference | addnodes.pending_xref)
-        if name in catalog.NAMES and not inside:
+        if match and match[1] in catalog.NAMES and not inside:
+            target = {"reftype": "obj", "reftarget": f"rlaxlib.{match[1]}"}
             link = addnodes.pending_xref(
-                refdomain="py",
-                reftype="obj",
-                reftarget=f"rlaxlib.{name}",
-                refdoc=app.env.docname,
+                refdomain="py", refdoc=app.env.docname, **target
             )
             literal.replace_self(link)
             link += literal

@@ -13,6 +13,10 @@ from typing import NamedTuple
 DOCS = Path(__file__).parents[1]
 EXAMPLES = DOCS.parent / "examples"
 FACTS = tomllib.loads((DOCS / "algorithms.toml").read_text("utf-8"))
+DOCSTRING = (
+    r"(?P<notes>.*?) ?(?:\bSource: (?P<source>.*?))? ?"
+    r"(?:\bUsual(?: \((?P<usual_from>.*?)\))?: (?P<usual>.*))?"
+)
 FIELD = r"\b(?:batch|expert|step|data|chosen|rejected)\.([a-z]\w*)"
 
 
@@ -33,23 +37,16 @@ class Function(NamedTuple):
     def doc(self):
         """Return the parts of the docstring, in Markdown."""
         what, _, rest = self.docstring.partition("\n\n")
-        form = r"(.*?)(?:\bSource: (.*?))?(?:\bUsual(?: \((.*?)\))?: (.*))?"
-        parts = re.fullmatch(form, " ".join(rest.split())).groups("")
-        notes, source, usual_from, usual = map(str.strip, parts)
-        return {
-            "what": " ".join(what.split()),
-            "notes": notes,
-            "source": source,
-            "usual": re.sub(r"^[a-z](?=[a-z])", lambda x: x[0].upper(), usual),
-            "usual_from": usual_from,
-        }
+        parts = re.fullmatch(DOCSTRING, " ".join(rest.split())).groupdict("")
+        return {"what": " ".join(what.split())} | parts
 
     @property
     def source(self):
         """Return the source."""
         nodes = [*getattr(self.node, "decorator_list", ()), self.node]
         lines = _read(self.file).splitlines()
-        return "\n".join(lines[nodes[0].lineno - 1 : self.node.end_lineno])
+        text = "\n".join(lines[nodes[0].lineno - 1 : self.node.end_lineno])
+        return f"ENTRIES = {{\n{text}\n}}" if isinstance(self.node, ast.expr) else text
 
     @property
     def code(self):
@@ -88,35 +85,36 @@ class Algorithm(NamedTuple):
         return "\n\n\n".join(x.code for x in [*self.functions, *self.helpers])
 
     @property
-    def files(self):
-        """List the files of the code, first that of the functions."""
-        return list(dict.fromkeys(each.file for each in needs(self.functions)[::-1]))
+    def names(self):
+        """List the functions of the library that the code uses."""
+        return list(dict.fromkeys(re.findall(r"\brlaxlib\.(\w+)", self.code)))
+
+    @property
+    def modules(self):
+        """Return the files of the code as trees, first that of the functions."""
+        files = dict.fromkeys(each.file for each in needs(self.functions)[::-1])
+        return [ast.parse(_read(file)) for file in files]
 
     @property
     def imports(self):
         """Return the lines that import what the code uses from other packages."""
-        lines = [
+        lines = {
             ast.unparse(node)
-            for file in self.files
-            for node in ast.parse(_read(file)).body
+            for module in self.modules
+            for node in module.body
             if isinstance(node, ast.Import | ast.ImportFrom)
             if not getattr(node, "level", 0)
-            if any(_has(self.code, x.asname or x.name) for x in node.names)
-        ]
-        return "\n".join(sorted(set(lines), key=lambda x: ("rlaxlib" in x, x)))
-
-    @property
-    def arguments(self):
-        """Return the names of the arguments of all functions."""
-        nodes = [getattr(each.node, "args", ast.arguments()) for each in self.functions]
-        return {each.arg for node in nodes for each in node.args}
+            for name in (each.asname or each.name for each in node.names)
+            if re.search(rf"\b{name}\b", self.code)
+        }
+        return "\n".join(sorted(lines, key=lambda line: ("rlaxlib" in line, line)))
 
     @property
     def fields(self):
         """Return the fields of the batch that the code reads, and what they hold."""
         known = {}
-        for file in self.files:
-            text = ast.get_docstring(ast.parse(_read(file))) or ""
+        for module in self.modules:
+            text = ast.get_docstring(module) or ""
             for names, what in re.findall(r"^    (\w[\w, ]*?)  +(.+)", text, re.M):
                 known = dict.fromkeys(names.split(", "), what.rstrip(",.")) | known
         known = FACTS["fields"] | known
@@ -133,10 +131,6 @@ class Algorithm(NamedTuple):
             streams = {"truncated_t", "sample_mask"} & self.fields.keys()
             derived = "streams" if streams else "transitions"
         return self.facts.get("batch", derived)
-
-
-def _has(code, name):
-    return re.search(rf"\b{name}\b", code)
 
 
 def _read(file):

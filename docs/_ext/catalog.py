@@ -1,4 +1,4 @@
-"""What the manual tells of the library, read from its code: names, topics and papers.
+"""What the manual tells of the library, read from its code: names, uses and papers.
 
 It needs nothing but the library, so that the tests read it too.
 """
@@ -25,18 +25,6 @@ TOPICS = {
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
 
 
-def topics():
-    """Return topics and their contents, a row each, as `help(rlaxlib)` lists them."""
-    rows = []
-    for line in rlaxlib.__doc__.split("Topics:\n\n")[1].split("\n\n")[0].splitlines():
-        names, contents = line[4:26].strip(), line[26:]
-        if names and not (rows and rows[-1][0].endswith(",")):
-            rows.append([names, contents])
-        else:
-            rows[-1] = [f"{rows[-1][0]} {names}".strip(), f"{rows[-1][1]} {contents}"]
-    return rows
-
-
 class Paper(NamedTuple):
     """A paper, or another source that a function is made from."""
 
@@ -44,6 +32,9 @@ class Paper(NamedTuple):
     authors: str
     title: str
     url: str
+
+
+RLAX = (DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split()
 
 
 def docstring(name):
@@ -138,32 +129,35 @@ def docstring_of_example(name):
 @functools.cache
 def uses():
     """Return the algorithms, examples and pages that use each name, as links."""
-    found = {}
-
-    def add(kind, link, code):
-        for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", code)):
-            found.setdefault(name, {}).setdefault(kind, []).append(link)
-
+    code, found = {}, {}
     for name, each in algorithms().items():
         title = each.facts["title"].partition(":")[0]
-        add("Algorithms", f":doc:`{title} </algorithms/{name}>`", each.code)
-    for each in examples():
-        link = f":doc:`{each} </gallery/{each}>`"
-        add("Examples", link, _read(EXAMPLES / f"{each}.py"))
+        code["Algorithms", f"{title} </algorithms/{name}>"] = each.code
+    for name in examples():
+        code["Examples", f"{name} </gallery/{name}>"] = _read(EXAMPLES / f"{name}.py")
     for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
-        code = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
-        link = f":doc:`/{path.relative_to(DOCS).with_suffix('').as_posix()}`"
-        add("Guide", link, "".join(code))
+        blocks = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
+        page = path.relative_to(DOCS).with_suffix("").as_posix()
+        code["Guide", f"/{page}"] = "".join(blocks)
+    for (kind, page), text in code.items():
+        for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", text)):
+            links = found.setdefault(name, {}).setdefault(kind, [])
+            links.append(f":doc:`{page}`")
     return found
 
 
 def similar(name):
-    """List the names that a name is easily taken for, and others of its chapter."""
+    """List the names that a name is easily taken for."""
     groups = map(str.split, _read(DOCS / "_ext" / "similar.txt").splitlines())
-    others = [each for group in groups if name in group for each in group]
+    listed = [each for group in groups if name in group for each in group]
+    return [each for each in listed if each != name]
+
+
+def neighbors(name):
+    """List other names of the chapter."""
     (chapter,) = (each for each in chapters(NAMES[name]) if name in each.__all__)
-    near = [each for each in names_of(chapter) if each not in others][:5]
-    return [[each for each in part if each != name] for part in (others, near)]
+    others = [name, *similar(name)]
+    return [each for each in names_of(chapter) if each not in others][:5]
 
 
 # --- Papers. ---

@@ -35,7 +35,7 @@ SIGNS = {  # The LaTeX of words and signs, by the kind of the part that they are
     | {"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"}
     | {"·": r"\cdot"},
     "factor": {"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"}
-    | {"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": r"\mathbb{R}", "*": "*"}
+    | {"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": "ℝ", "*": "*"}
     | {"∞": r"\infty", "Normal": r"\mathcal{N}"},
     "large": {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"},
     "function": {x: rf"\{x}" for x in ("cos", "exp", "log", "max", "min", "tanh")}
@@ -49,9 +49,10 @@ PAIRS = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖", "⌊": "⌋"}
 IN_TEX = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor"}
 BARS, CLOSING = {"|", "‖"}, {")", "]", "}", "⌋"}
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ", [*"0123456789+-", r"\top"], strict=True))
+STRUCK = {"1": "𝟙", "E": "𝔼"}
 ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar"}
 TOKEN = re.compile(
-    r"(?P<space>\s*)(?:`(?P<texttt>[^`]+)`|(?P<mathbb>1(?=\[)|E(?=[\[_]))|"
+    r"(?P<space>\s*)(?:`(?P<texttt>[^`]+)`|(?P<struck>1(?=\[)|E(?=[\[_]))|"
     r"(?P<number>\d+(?:\.\d+)?)|(?P<index>[_^][A-Za-z]{2,}(?:_[A-Za-z]{2,})*)|"
     r"(?P<operatorname>[A-Za-z]{2,}(?=[(\[_]))|(?P<text>[A-Za-z]{2,})|"
     rf"(?P<raised>[{''.join(RAISED)}]+)|"
@@ -134,7 +135,8 @@ def _part(token):
         return Part(rf"{text[0]}{{\text{{{word}}}}}", kind)
     if kind == "raised":
         return Part(f"^{{{''.join(RAISED[sign] for sign in text)}}}", "index")
-    if kind == "number":
+    if kind in {"number", "struck"}:
+        text = STRUCK[text] if kind == "struck" else text
         return Part(text, "factor", spaced)
     if kind == "letter":
         return Part(_letter(text), "factor", spaced)

@@ -6,7 +6,6 @@ of the guide and of algorithms as notebooks.
 """
 
 import doctest
-import inspect
 import re
 
 import catalog
@@ -25,22 +24,17 @@ def write(app):
     """Write all pages that have changed: Sphinx reads those alone."""
     pages = {f"gallery/{each}.md": example(each) for each in catalog.examples()}
     for name, each in algorithms().items():
-        pages[f"algorithms/{name}.md"] = text = algorithm(each)
+        text = render("algorithm.md", algorithm=each)
+        pages[f"algorithms/{name}.md"] = text
         pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
     for path in (DOCS / "guide").glob("*.md"):
         pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
     for topic in catalog.TOPICS:
-        pages[f"api/{topic}.rst"] = topic_page(topic)
-        pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
-    lists = {
-        "algorithms": {"algorithms": algorithms().values()},
-        "gallery": {"examples": catalog.examples()},
-        "names": {"names": names()},
-        "papers": {"papers": catalog.papers().items()},
-        "topics": {"topics": catalog.topics()},
-    }
-    for name, values in lists.items():
-        pages[f"api/{name}.txt"] = _render(f"{name}.md", **values)
+        pages[f"api/{topic}.rst"] = render("topic.rst", topic=topic)
+        for name in catalog.names(topic):
+            pages[f"api/{topic}/{name}.rst"] = render("name.rst", name=name)
+    for name in ("algorithms", "gallery", "names", "papers"):
+        pages[f"api/{name}.txt"] = render(f"{name}.md")
     for folder in ("algorithms", "api", "gallery", "notebooks"):
         for path in (DOCS / folder).rglob("*.*"):
             if path.relative_to(DOCS).as_posix() not in pages:
@@ -51,37 +45,9 @@ def write(app):
             path.write_text(text, encoding="utf-8")
 
 
-def topic_page(topic):
-    """Return the page of a topic: its docstring, and a table for each chapter."""
-    module, chapters = catalog.TOPICS[topic], catalog.chapters(topic)
-    titles = [
-        x is not module and catalog.summary(x.__doc__).strip(".") for x in chapters
-    ]
-    return _render(
-        "topic.rst",
-        topic=topic,
-        about=inspect.getdoc(module),
-        chapters=zip(titles, map(catalog.names_of, chapters), strict=True),
-        rlax=(DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split(),
-    )
-
-
-def name_page(name):
-    """Return the page of a function: docstring, uses, similar names, and keywords."""
-    thing, keywords = getattr(rlaxlib, name), catalog.known_as().get(name, {})
-    kind = "function" if inspect.isfunction(thing) else "data"
-    return _render(
-        "name.rst",
-        name=name,
-        topic=catalog.NAMES[name],
-        kind="class" if inspect.isclass(thing) else kind,
-        text=with_math(catalog.docstring(name)),
-        # Search shows what a main entry, with a "!", leads to before the others.
-        entries={name: True} | keywords,
-        uses=catalog.uses().get(name, {}),
-        similar=catalog.similar(name),
-        keywords=keywords,
-    )
+def render(template, **values):
+    """Return a page by its template."""
+    return TEMPLATES.get_template(template).render(**values)
 
 
 def example(name):
@@ -91,22 +57,9 @@ def example(name):
         return f"- `{match[1].replace(', ', '`, `')}`: {match[2]}"
 
     text = catalog.docstring_of_example(name)
-    text = re.sub(
-        r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)", item, text, flags=re.M
-    )
-    return _render("example.md", name=name, text=text)
-
-
-def algorithm(each):
-    """Return the page of an algorithm."""
-    names = dict.fromkeys(re.findall(r"\brlaxlib\.(\w+)", each.code))
-    return _render(
-        "algorithm.md",
-        algorithm=each,
-        algorithms=algorithms(),
-        names=names,
-        training=training(each.name),
-    )
+    form = r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)"
+    text = re.sub(form, item, text, flags=re.M)
+    return render("example.md", name=name, text=text)
 
 
 def notebook(text, language="py"):
@@ -146,10 +99,6 @@ def with_math(text):
     return re.sub(r"^( *)::$", r"\1.. math::", text, flags=re.M)
 
 
-def _render(template, **values):
-    return TEMPLATES.get_template(template).render(**values)
-
-
 def _links(text):
     """Link the papers and the code that a docstring names, in Markdown."""
     titles = {paper.url: f", *{paper.title}*" for paper in catalog.papers()}
@@ -159,12 +108,18 @@ def _links(text):
     return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)
 
 
-TEMPLATES.globals["agents"] = FACTS["agents"]
+TEMPLATES.globals |= {
+    "agents": FACTS["agents"],
+    "algorithms": algorithms,
+    "catalog": catalog,
+    "names": names,
+    "rlaxlib": rlaxlib,
+    "training": training,
+    "with_math": with_math,
+}
 TEMPLATES.filters |= {
-    "about": lambda example: catalog.summary(catalog.docstring_of_example(example)),
     "code": "`{}`".format,
     "links": _links,
     "ref": ":py:obj:`{0} <rlaxlib.{0}>`".format,
-    "returns": catalog.returns,
     "summary": lambda name: catalog.summary(catalog.docstring(name)),
 }

@@ -15,14 +15,22 @@ COLORS = (
     *("#a8763e", "#d06bb0", "#2a9fb0"),
 )
 STYLE = {  # Transparent, and legible on light pages and on dark ones.
-    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
-    **dict.fromkeys(("legend.labelcolor", "text.color", "xtick.color"), INK),
-    **{"ytick.color": INK, "axes.prop_cycle": cycler(color=COLORS)},
-    **dict.fromkeys(
-        ("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none"
-    ),
-    **{"axes.spines.right": False, "axes.spines.top": False, "legend.frameon": False},
-    **{"svg.fonttype": "path", "svg.hashsalt": "rlaxlib"},
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": cycler(color=COLORS),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "savefig.facecolor": "none",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rlaxlib",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
 }
 
 Curve = Sequence[Any]  # Named tuples of one type, with fields x, y, y, ...

@@ -48,7 +48,7 @@ def squeezed(tex):
         ("KL(p ‖ q) + ‖x - y‖", r"\operatorname{KL}(p \,\|\,q)+\| x-y \|"),
         ("|x - |y||", "|x-| y | |"),
         ("π(a | s)", r"π(a \mid s)"),
-        ("1[x ≤ y] + E_a[x] + E + 1", r"\mathbb{1}[x \le y]+\mathbb{E}_{a}[x]+E+1"),
+        ("1[x ≤ y] + E_a[x] + E + 1", r"𝟙[x \le y]+𝔼_{a}[x]+E+1"),
         ("U[0, 1)", "U[0,1)"),
         ("softmax(logits)", r"\operatorname{softmax}(\text{logits})"),
         ("x for each i", r"x\ \text{for}\ \text{each}\ i"),

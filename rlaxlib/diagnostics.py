@@ -486,7 +486,8 @@ def check_trajectory(
 
     The result says which streams of a batch are inconsistent, and where::
 
-        error, ok = checkify.checkify(jax.vmap(rlaxlib.check_trajectory))(r_t, discount_t)
+        check = checkify.checkify(jax.vmap(rlaxlib.check_trajectory))
+        error, ok = check(r_t, discount_t)
         print(error.get(), jnp.argwhere(~ok))  # Rows of stream and step.
 
     Args:

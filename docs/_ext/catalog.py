@@ -23,6 +23,7 @@ TOPICS = {
 }
 # Every public name that belongs to a topic, and the topic.
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
+RLAX = (DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split()
 
 
 class Paper(NamedTuple):
@@ -32,9 +33,6 @@ class Paper(NamedTuple):
     authors: str
     title: str
     url: str
-
-
-RLAX = (DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split()
 
 
 def docstring(name):

@@ -15,7 +15,7 @@ import rlaxlib
 from rlaxlib._core import suggestions
 
 ROOT = Path(__file__).parents[2]
-RLAX = set((ROOT / "docs/_ext/rlax_names.txt").read_text(encoding="utf-8").split())
+RLAX = set(catalog.RLAX)
 OURS = {
     name
     for name in set(catalog.NAMES) - RLAX

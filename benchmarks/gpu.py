@@ -177,6 +177,7 @@ def tests(rehearse: bool) -> Lines:
         process = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *("-p", "no:benchmark"),  # A plugin of the system, which warns.
                 *("-m", "not slow and not trust", "--tb=short"),
                 *("--numprocesses=logical", "--maxprocesses=8"),
                 *(TESTS[:1] if rehearse else TESTS),
@@ -242,7 +243,12 @@ def _libraries() -> dict[str, Any]:
 
 
 def _effort(rehearse: bool) -> dict[str, int]:
-    return {"pairs": 2 if rehearse else 20, "compilations": 1}
+    # XLA keeps what it tried for the first compilation, for all others.
+    return (
+        {"pairs": 2, "compilations": 1}
+        if rehearse
+        else {"pairs": 20, "compilations": 3}
+    )
 
 
 if __name__ == "__main__":

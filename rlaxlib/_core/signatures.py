@@ -207,9 +207,9 @@ class Plan:
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
-        traced = {
-            n: x for n, x in given.items() if n not in known and n not in self.bare
-        }
+        # An object whose settings are traced is no part of a key: it has no equal.
+        among = self.checked if not self.compiled else given.keys() - self.bare.keys()
+        traced = {n: x for n, x in given.items() if n in among and n not in known}
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
         try:

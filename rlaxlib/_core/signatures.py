@@ -315,7 +315,7 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
-            if is_object(self.result):  # An array may change once it is a setting.
+            if is_object(self.result.type):  # An array may change once it is a setting.
                 given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(

@@ -103,7 +103,7 @@ def _shown(x: Any) -> str:
     """Return a value, and what JAX rounds it to if that is 0 or infinite."""
     near = _rounded(x)
     is_far = near != x and (near == 0 or np.isinf(near))
-    return f"{x} ({near} in {near.dtype})" if is_far else f"{x}"
+    return f"{x} ({near} in {np.result_type(near)})" if is_far else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

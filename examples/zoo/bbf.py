@@ -1,4 +1,7 @@
-"""The zoo's BBF and SR-SPR: Rainbow and SPR on Catch, with resets."""
+"""The zoo's BBF and SR-SPR: Rainbow and SPR on the corridor, with resets.
+
+Batches are uniform, so that all weights are 1.
+"""
 
 from types import SimpleNamespace
 
@@ -9,18 +12,19 @@ from recipes import planning as recipes
 
 import rlaxlib
 from zoo.networks import forward, mlp
-from zoo.tasks import catch
+from zoo.tasks import corridor
 from zoo.training import Agent, Entry, begin, descend, online
-from zoo.value_based import prioritized
+from zoo.value_based import PrioritisedBatch
 
-TASK = catch()
+TASK = corridor()
 A = TASK.actions
 HIDDEN, LATENT = 32, 16
 ATOMS = 21  # In [-1, 1].
-UPDATES = 1600
-EVERY, LAST = 400, 800  # Updates from one reset to the next, and up to the last one.
+UPDATES = 1200
+EPSILON = 0.5
+EVERY, LAST = 200, 400  # Updates from one reset to the next, and up to the last one.
 PERIOD = 200  # Updates until n and the discount of BBF are the last.
-OPTIMIZER = optax.adam(3e-3)
+OPTIMIZER = optax.adam(optax.linear_schedule(5e-3, 0.0, UPDATES))
 RATE = 0.05  # Of the target networks.
 
 
@@ -80,20 +84,21 @@ def agent(keep, anneals):
     """
 
     def update(state, key, batch):
-        draw_key, key = jax.random.split(key)
         now = (state.count % EVERY == 0) & (0 < state.count) & (state.count <= LAST)
         state = rlaxlib.tree_select(now, reset(state, key, keep), state)
         since = state.count - jnp.minimum(state.count // EVERY * EVERY, LAST)
         n, discount = recipes.bbf_schedule(since, PERIOD) if anneals else (10, 0.99)
         options = {"n": n, "discount": discount, "bounds": (-1.0, 1.0)}
-        loss = prioritized(recipes.bbf, APPLY, **options)
-        return descend(
-            *(state, lambda p: loss(p, state.target, batch, draw_key)),
-            *(OPTIMIZER, 1, RATE),
-        )
+        uniform = jnp.full(len(batch.r_t), 1 / len(batch.r_t))
+        inputs = state.target, APPLY, PrioritisedBatch(*batch, uniform)
+
+        def loss(params):
+            return recipes.bbf(params, *inputs, **options)[0]
+
+        return descend(state, loss, OPTIMIZER, rate=RATE)
 
     def act(state, key, s):
-        return rlaxlib.epsilon_greedy(0.5).sample(key, q(state.target, s))
+        return rlaxlib.epsilon_greedy(EPSILON).sample(key, q(state.target, s))
 
     return Agent(
         init=lambda key: begin(init(key), OPTIMIZER),
@@ -106,11 +111,11 @@ def agent(keep, anneals):
 def entry(agent, functions):
     return Entry(
         recipe=f"planning.{functions}",
-        run=online(TASK, agent, UPDATES, steps=1, replay=128, window=10),
+        run=online(TASK, agent, UPDATES, steps=1, replay=64, window=10),
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,
-        states=0.85,
+        states=0.95,
         fails=("reward", "bootstrap"),
     )
 

@@ -17,13 +17,12 @@ from zoo.training import Agent, Entry, State, begin, descend, online
 TASK = plane()
 SIZE, D = TASK.size, TASK.actions
 LATENT, HIDDEN, BINS = 16, 32, 21
-UPDATES = 1600
+UPDATES = 2000
 WARM_UP = 100  # Updates with random actions.
 NOISE = 0.3  # Of the policy that explores.
 PERIOD = 20  # Updates from one copy of the target networks to the next.
 STEPS, N = 5, 3  # Steps of the model, and of the critic.
 PAIR = rlaxlib.unbiased_transform_pair(-3.0, 3.0, BINS, rlaxlib.SYMLOG_PAIR)
-OPTIMIZER = optax.adam(optax.cosine_decay_schedule(3e-3, UPDATES))
 
 
 class Networks(NamedTuple):
@@ -32,6 +31,13 @@ class Networks(NamedTuple):
     encoder: Any
     actor: Any
     critic: Any
+
+
+FALL = optax.adam(optax.cosine_decay_schedule(5e-3, UPDATES))
+RISE = optax.adam(optax.warmup_cosine_decay_schedule(0, 1e-3, 300, UPDATES))
+OPTIMIZER = optax.partition(
+    {"actor": RISE, "others": FALL}, Networks("others", "actor", "others")
+)
 
 
 class Learner(NamedTuple):

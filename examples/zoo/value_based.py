@@ -230,15 +230,16 @@ def branches(params, s):
 
 
 def branching_dqn():
-    task = forces()
+    task, updates = forces(), 2000
     return online(
         task,
         agent(
             prioritized(recipes.branching_dqn, branches),
             lambda key: mlp(key, task.size, 64, 1 + task.actions * len(FORCES)),
             lambda params, s: branches(params, s)[1],
+            optimizer=optax.adam(optax.linear_schedule(5e-3, 0.0, updates)),
         ),
-        **{"updates": UPDATES, "steps": 1, "replay": 128},
+        **{"updates": updates, "steps": 1, "replay": 128},
     )
 
 

@@ -84,7 +84,7 @@ def agent(keep, anneals):
     """
 
     def update(state, key, batch):
-        now = (state.count % EVERY == 0) & (0 < state.count) & (state.count <= LAST)
+        now = (state.count % EVERY == 0) & (state.count > 0) & (state.count <= LAST)
         state = rlaxlib.tree_select(now, reset(state, key, keep), state)
         since = state.count - jnp.minimum(state.count // EVERY * EVERY, LAST)
         n, discount = recipes.bbf_schedule(since, PERIOD) if anneals else (10, 0.99)

@@ -20,6 +20,7 @@ from plain_losses.flows import field, two_critics, vp_beta_schedule
 from plain_losses.planning import CRITICS, MODEL, PARAMS, SEQUENCES, two_hot_inv
 from recipes import (
     constraints,
+    continuous,
     evaluation,
     exploration,
     flows,
@@ -570,3 +571,26 @@ def test_estimates_of_magic():
     np.testing.assert_allclose(value, result.x @ x, atol=0.02)
     np.testing.assert_allclose(weights, result.x, atol=0.15)
     assert np.max(result.x) < 0.95
+
+
+# --- REPPO: cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py. ---
+
+
+def test_targets_of_reppo():
+    rng = np.random.default_rng(0)
+    reward, value, log_prob = rng.normal(size=(3, B, T)).astype(np.float32)
+    done, truncated = np.zeros((2, B, T), bool)
+    done[0, 2] = truncated[1, 2] = True
+    log_prob = np.where(done, 0, log_prob)  # In the code an entropy follows the end.
+    soft_reward = reward - 0.9 * log_prob * 0.2
+    lambda_return, cut, target_values = value[:, -1], np.ones(B, bool), []
+    for t in reversed(range(T)):
+        lambda_sum = 0.95 * lambda_return + (1 - 0.95) * value[:, t]
+        delta = 0.9 * np.where(cut, value[:, t], (1.0 - done[:, t]) * lambda_sum)
+        lambda_return = soft_reward[:, t] + delta
+        cut = truncated[:, t - 1]  # In the code, that of step t.
+        target_values.append(lambda_return)
+    batch = SimpleNamespace(r_t=reward, v_t=value, log_prob_t=log_prob)
+    batch.discount_t, batch.truncated_t = np.float32(0.9) * ~done, truncated
+    found = continuous.reppo_targets(batch, 0.2)
+    np.testing.assert_allclose(found, np.stack(target_values[::-1], 1), rtol=1e-5)

@@ -594,3 +594,33 @@ def test_targets_of_reppo():
     batch.discount_t, batch.truncated_t = np.float32(0.9) * ~done, truncated
     found = continuous.reppo_targets(batch, 0.2)
     np.testing.assert_allclose(found, np.stack(target_values[::-1], 1), rtol=1e-5)
+
+
+# --- BBF: google-research/google-research@1d4d2f1,
+# bigger_better_faster/bbf/agents/spr_agent.py. ---
+
+
+def exponential_decay(step, initial_value, final_value, decay_period=10_000):
+    """Return the value of `exponential_decay_scheduler`, without a warm-up."""
+    start, end = np.log(initial_value), np.log(final_value)
+    bonus = np.clip((decay_period - step) / decay_period, 0.0, 1.0)
+    return np.exp(bonus * (start - end) + end)
+
+
+@pytest.mark.parametrize("step", [0, 1_000, 4_321, 9_999, 10_000, 30_000])
+def test_schedules_of_bbf(step):
+    n, discount = planning.bbf_schedule(step)
+    assert n == int(np.round(exponential_decay(step, 1, 3 / 10) * 10))
+    gamma = 1 - exponential_decay(step, 1 - 0.97, 1 - 0.997)
+    np.testing.assert_allclose(discount, gamma, rtol=1e-6)
+
+
+def test_reset_of_bbf():
+    params, random_params = (
+        {name: normal(2, 3) for name in ("encode", "next", "q")} for _ in range(2)
+    )
+    found = planning.bbf_reset(params, random_params, keep=0.8)
+    for name in ("encode", "next"):
+        combined = params[name] * 0.8 + random_params[name] * 0.2
+        np.testing.assert_allclose(found[name], combined, rtol=1e-6)
+    np.testing.assert_array_equal(found["q"], random_params["q"])

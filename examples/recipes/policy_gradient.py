@@ -626,5 +626,5 @@ def discrete_sac_temperature(log_temperature, params, apply, batch, target_entro
     log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
-    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))
-    return jnp.mean(loss(log_temperature, logits, target_entropy))
+    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None, None))
+    return jnp.mean(loss(log_temperature, logits, target_entropy, "log_alpha"))

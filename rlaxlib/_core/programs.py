@@ -45,14 +45,14 @@ class Program:
 
     Attributes:
         function: The function as it was written.
-        result: The annotation of the result.
+        result: The spec of the result.
         states: The argument that is of the class of a state, for each class.
         steps: The axes of `sample_mask`.
         wide: Whether a result of half precision stays in float32.
     """
 
     function: Callable[..., Any]
-    result: Any
+    result: Spec
     states: Mapping[Any, str]
     steps: Axes
     wide: bool
@@ -82,15 +82,13 @@ class Program:
         converted = roles.structure.unflatten(_convert(roles, arrays, real, mask))
         result = self.function(**dict(static), **converted)
 
-        def finish(hint: Any, value: Any) -> Any:
-            spec = specs.read(hint)
-            old = self.states.get(hint, spec and spec.like)
+        def finish(spec: Spec, value: Any) -> Any:
+            old = spec.like or self.states.get(spec.type)
             if old and given[old] is not None:
                 return jax.tree.map(dtypes.like, value, given[old])
-            parts = [] if spec else specs.parts("", hint, value)
-            if parts:
+            if parts := specs.entries("", spec, value):
                 return _rebuild(value, [finish(y, x) for _, y, x in parts])
-            if mask is not None and spec and self._is_masked(value, spec, mask):
+            if mask is not None and self._is_masked(value, spec, mask):
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value

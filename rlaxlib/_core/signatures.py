@@ -33,6 +33,7 @@ An annotation is read at the first call of its function: importing runs none of 
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
@@ -120,14 +121,14 @@ class Plan:
 
     Attributes:
         function: The function as it was written.
-        specs: The spec of each argument that has one.
+        specs: The spec of each array, flag, option and Python value.
         arrays: Those that are arrays.
-        nested: The annotation of each argument that contains arrays.
-        checked: The annotation of each argument that has, or contains, a spec.
+        nested: The spec of each argument that contains arrays, such as a state.
+        checked: Both, in the order in which they are fitted.
         static: The type whose values are static, of options, flags and Python values.
-        bare: The annotations of settings and functions, which have no spec.
+        bare: The specs of settings and functions.
         functions: Names of arguments that are functions of the user, or have some.
-        result: The annotation of the result.
+        result: The spec of the result.
     """
 
     def __init__(
@@ -145,27 +146,25 @@ class Plan:
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
-        self.result = hints.pop("return", None)
-        self.compiled = compiled and not is_object(self.result)
-        self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
-        found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
-        self.specs = {n: x for n, x in found.items() if x}
+        self.result = specs.read(hints.pop("return", None))
+        self.compiled = compiled and not is_object(self.result.type)
+        found = {n: specs.read(x) for n, x in hints.items()}
+        self.bare = {n: x for n, x in found.items() if x.is_bare}
+        self.nested = {n: x for n, x in found.items() if x.parts or x.is_tree}
+        self.specs = {
+            n: x for n, x in found.items() if n not in self.bare | self.nested
+        }
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
         # An error blames a state for a size in which it differs from the data.
-        self.checked = {n: hints[n] for n in (*self.specs, *self.nested)}
+        self.checked = self.specs | self.nested
         others = {n: x for n, x in self.specs.items() if n not in self.arrays}
         self.static = {n: object if x.is_static else bool for n, x in others.items()}
-        self.bare = {n: x for n, x in hints.items() if n not in self.checked}
-        self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
-        self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
+        self.callables = [n for n, x in self.bare.items() if x.kind == "Function"]
+        self.functions = [n for n, x in self.bare.items() if x.kind != "Setting"]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
-        states = {
-            x: name
-            for name, hint in self.nested.items()
-            for x in specs.alternatives(hint)
-            if specs.is_record(x) and specs.is_in(x, self.result)
-        }
+        returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
+        states = {x.type: n for n, x in self.nested.items() if x.type in returned}
         self.states = {*states.values()}
         args = function, self.result, states, self.steps, wide
         self.program = programs.Program(*args)
@@ -232,8 +231,8 @@ class Plan:
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
-            path, hint = error.args
-            raise errors.wrong_type(path, hint, self._described(given, {})) from None
+            path, spec = error.args
+            raise errors.wrong_type(path, spec, self._described(given, {})) from None
         if fitted.bound.misfit:
             raise errors.misfit(
                 self._described(given, self._places(given)), fitted.bound
@@ -332,6 +331,8 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
+            if is_object(self.result):  # An array may change once it is a setting.
+                given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])

@@ -220,7 +220,10 @@ def differ(one, other):
 # --- Every argument has an effect. ---
 
 
-OPTIONS = {"exp": "binary", "sigmoid": "ipo", True: False, False: True}
+OPTIONS = {
+    **{"exp": "binary", "sigmoid": "ipo", "alpha": "log_alpha"},
+    **{True: False, False: True},
+}
 
 
 def variants(value, mask_shape=()):
@@ -314,6 +317,7 @@ def readers(field):
 
 OF_TRANSITIONS = (
     "gumbel_muzero",
+    "happo",
     "mappo",
     "qmix",
     "reppo_critic",

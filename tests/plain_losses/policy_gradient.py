@@ -452,10 +452,11 @@ def plain_discrete_sac_actor(p, t):
 def plain_discrete_sac_temperature(p, t):
     """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
 
-    agents/actor_critic_agents/SAC_Discrete.py.
+    agents/actor_critic_agents/SAC.py: calculate_entropy_tuning_loss, of the
+    log-probabilities of SAC_Discrete.py.
     """
-    entropy = mean_entropy(Q(t.actor, ONE.s_tm1))
-    return jnp.exp(p) * stop(entropy - 0.5)
+    log_pi = -mean_entropy(Q(t.actor, ONE.s_tm1))
+    return -(p * stop(log_pi + 0.5))
 
 
 TWO, TWO_PARAMS = linear(2, A)

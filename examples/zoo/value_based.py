@@ -317,7 +317,7 @@ ENTRIES = {
         about=forces().about,
         random=forces().random,
         best=forces().best,
-        states=-1.0,
+        states=-1.2,  # The worst of fifteen runs has -1.0.
         fails=("reward", "bootstrap"),
     ),
     "pqn": entry("pqn pqn_targets", agent(pqn), steps=8, replay=0),

@@ -45,7 +45,7 @@ GREEDY = jnp.outer(STEP.s_tm1, jnp.arange(3.0))  # The last action has most valu
 STREAMED = STEP._replace(
     s_t=STEP.s_tm1 / 2, r_t=1.5 * jnp.sum(jnp.square(STEP.s_tm1)) - 0.3
 )
-MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3), 3, np.float32(2.0), 4)
 NOVEL = plain.normal(T, 3), jnp.arange(1.0, T + 1), MEMORY, (jnp.array(1.0), 0.5)
 
 
@@ -254,6 +254,10 @@ def variants_of_array(value):
         yield other.astype(value.dtype)
 
 
+def is_function(value):
+    return callable(value) or isinstance(value, rlaxlib.TxPair)
+
+
 def changes(called):
     """Yield the name of each argument, and its changes as keyword arguments."""
     for name, value in ALL[called][0].arguments.items():
@@ -273,12 +277,13 @@ def changes(called):
                     f"{name}[{i}]",
                     [{name: jax.tree.unflatten(tree, x)} for x in others],
                 )
-        elif not callable(value) and name != "apply":
+        elif name != "apply" and not is_function(value):
             yield name, [{name: x} for x in variants(value, (T,))]
 
 
 # The position of the next embedding has an effect on later calls only.
 WITHOUT_EFFECT = {
+    "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
     "fql_actor": {"batch.a_tm1"},  # Its shape is that of the noise.
 }

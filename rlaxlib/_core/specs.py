@@ -78,7 +78,7 @@ class Spec(NamedTuple):
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
-        type: The type of a `Static`, and the annotation of what is no array.
+        type: The type of a `Static`, and that of other arguments.
         options: The strings of a `Literal`.
         like: The argument that a pytree or a result is like.
         is_tree: Whether it is the spec of a pytree, or of a leaf of one.

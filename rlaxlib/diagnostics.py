@@ -484,13 +484,19 @@ def check_trajectory(
         error, loss = jax.jit(checkify.checkify(loss_function))(...)
         error.throw()
 
+    The result says which streams of a batch are inconsistent, and where::
+
+        check = checkify.checkify(jax.vmap(rlaxlib.check_trajectory))
+        error, ok = check(r_t, discount_t)
+        print(error.get(), jnp.argwhere(~ok))  # Rows of stream and step.
+
     Args:
         r_t: Rewards, shape `[T]`.
         discount_t: Discounts, shape `[T]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         v_t: Values of the next observations, shape `[T]`; or None. Where an episode
-            terminates, a value may be any number, but finite: `0 * nan` is NaN.
+            terminates, a value may be anything.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -515,7 +521,7 @@ def check_trajectory(
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
-        (mask & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
+        (mask & ~ended & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
         (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,

@@ -1,6 +1,14 @@
 """Specs of arguments: a kind, shapes, and rules for the values.
 
-The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
+- `Float[ArrayLike, "T"]`, `Int`, `Bool`, `Key`, `Shaped` of any numbers, and `Real`,
+  which may be given as integers and becomes floats, are arrays;
+- `Tree[Any, "float like params"]` is a pytree, with the kind of its leaves in front;
+- `bool` is a flag, which may be traced; `Static[int, "in [1, inf)"]` is a Python value,
+  and a `Literal` one of its strings. An axis named like a static integer has its size;
+- named tuples, dataclasses, tuples and sequences are what their parts are;
+- all else is a setting, such as names of axes, or a function of the user.
+
+The text of a spec has up to three parts, as in `"[] or [T] in [0, 1]"`:
 
 - a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
   axis is a size such as `3`, or a name such as `T`, which has the same size of at least
@@ -13,14 +21,14 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 - `like params`: of a pytree, the structure of another argument, and leaves of its
   shapes; of a result, the dtypes of floats of an argument.
 
-A `Tree` has the kind of its leaves in front, as in `"float like params"`. Its `...` is
-the shape of each leaf by itself, which needs not be written.
+The shape of a leaf of a `Tree` may be any if none is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import re
 import types
 import typing
@@ -30,6 +38,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 import jax
 from jax.typing import DTypeLike
 
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.types import AxisName, Note
 
 Axes = tuple[str, ...]
@@ -65,11 +74,11 @@ class Spec(NamedTuple):
     Attributes:
         kind: A kind of array, such as `Float`; `Flag` of a bool; `Static` or `Literal`;
             `Record`, `Tuple` or `Sequence` of what contains others; `Setting` of axis
-            names and dtypes; `Function`; or `Other`.
+            names and dtypes; `Function`; `Object` of several functions; or `Other`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
-        type: The type of a `Static`, and the annotation of what is no array.
+        type: The type of a `Static`, and that of other arguments.
         options: The strings of a `Literal`.
         like: The argument that a pytree or a result is like.
         is_tree: Whether it is the spec of a pytree, or of a leaf of one.
@@ -105,7 +114,7 @@ class Spec(NamedTuple):
     @property
     def is_bare(self) -> bool:
         """Whether it says nothing of arrays or Python values."""
-        return self.kind in ("Setting", "Function", "Other")
+        return self.kind in ("Setting", "Function", "Object", "Other")
 
     @property
     def text(self) -> str:
@@ -127,6 +136,8 @@ def read(annotation: Any) -> Spec:
         return _read_note(args[0], *note)
     if origin is Callable:
         return Spec("Function", type=annotation)
+    if inspect.isclass(annotation) and issubclass(annotation, FunctionTuple):
+        return Spec("Object", type=annotation)
     union = {*args} if origin in _UNIONS else {annotation}
     if union <= _SETTINGS:
         return Spec("Setting", type=annotation)

@@ -1,8 +1,12 @@
 """The program of a body: convert, mask, run, mask again, and round once at the end.
 
-A body has float32 in place of half precision (see `dtypes`). Its result is cast back:
-to the dtype that the arguments promote to; or, of a state and of what is `like` an
-argument, to the dtypes that it has there.
+A body has JAX arrays, with float32 in place of half precision (see `dtypes`). Its
+result is cast back: to the dtype that the arguments promote to; or, of a state and of
+what is `like` an argument, to the dtypes that it has there. A state is a record among
+the arguments and in the result. A function of the user gets pytrees as they are.
+
+Floats and integers are 0 where `sample_mask` is false, in arguments and in results: a
+product with NaN has a NaN gradient even where the result is masked.
 """
 
 from __future__ import annotations
@@ -92,7 +96,9 @@ class Program:
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value
-            return jax.tree.map(functools.partial(dtypes.cast, dtype=dtype), value)
+            return jax.tree.map(
+                lambda x: x.astype(dtype) if dtypes.is_float(x) else x, value
+            )
 
         return finish(self.result, result)
 

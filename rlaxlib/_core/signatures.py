@@ -11,22 +11,14 @@ A public function is written for JAX arrays, and takes whatever JAX takes for on
         sample_mask: Bool[ArrayLike, "T"] | None = None,
     ) -> Float[Array, "T"]:
 
-The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps;
-its result is cast back, and is 0 there, too. It is compiled, so that a call outside of
-`jax.jit` runs one program; within another program it leaves no trace. A body that calls
-a function of the user is not compiled: what that function reads may change from call to
-call. The annotations alone decide.
+The annotations alone decide what is checked, converted and compiled. The body is one
+compiled program, which leaves no trace in another one (see `programs`). A body that
+calls a function of the user is not compiled: what that function reads may change from
+call to call.
 
-`specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
-value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
-that is named like a static integer has its size. Fields of a named tuple, and entries
-of a tuple or sequence, have annotations of their own. A `Real` may be given as
-integers, which become floats; a `Tree` is a pytree of arrays, each of which is checked
-and converted, under its path.
-
-Shapes and dtypes are checked in traced programs too. Ranges are checked of values on
-the host, which are Python's and NumPy's, at valid steps if there is a `sample_mask`.
-Arrays on a device are never read.
+`specs` describes annotations. Shapes and dtypes are checked in traced programs too;
+ranges, of values on the host, which are Python's and NumPy's, at valid steps if there
+is a `sample_mask`. Arrays on a device are never read.
 
 An annotation is read at the first call of its function: importing runs none of this.
 """
@@ -64,14 +56,6 @@ def checked(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
-
-    Half precision is raised to float32, and the result cast to the dtype that the
-    arguments promote to. A state, which is a record among the arguments and in the
-    result, keeps its own dtypes, and so does a result that is `like` an argument. A
-    function of the user gets pytrees in the dtypes that they have.
-
-    Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
-    a product with NaN has a NaN gradient even where the result is masked.
 
     Args:
         function: The function, whose body has JAX arrays.
@@ -331,7 +315,7 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
-            if is_object(self.result):  # An array may change once it is a setting.
+            if is_object(self.result.type):  # An array may change once it is a setting.
                 given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(

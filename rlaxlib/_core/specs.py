@@ -1,6 +1,14 @@
 """Specs of arguments: a kind, shapes, and rules for the values.
 
-The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
+- `Float[ArrayLike, "T"]`, `Int`, `Bool`, `Key`, `Shaped` of any numbers, and `Real`,
+  which may be given as integers and becomes floats, are arrays;
+- `Tree[Any, "float like params"]` is a pytree, with the kind of its leaves in front;
+- `bool` is a flag, which may be traced; `Static[int, "in [1, inf)"]` is a Python value,
+  and a `Literal` one of its strings. An axis named like a static integer has its size;
+- named tuples, dataclasses, tuples and sequences are what their parts are;
+- all else is a setting, such as names of axes, or a function of the user.
+
+The text of a spec has up to three parts, as in `"[] or [T] in [0, 1]"`:
 
 - a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
   axis is a size such as `3`, or a name such as `T`, which has the same size of at least
@@ -13,8 +21,7 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 - `like params`: of a pytree, the structure of another argument, and leaves of its
   shapes; of a result, the dtypes of floats of an argument.
 
-A `Tree` has the kind of its leaves in front, as in `"float like params"`. Its `...` is
-the shape of each leaf by itself, which needs not be written.
+The shape of a leaf of a `Tree` may be any if none is written.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ def keep_summary(app, doctree):
     """Keep the first sentence of a page, which the search shows below its title."""
     texts = (each.astext() for each in doctree.findall(nodes.paragraph))
     text = next((text for text in texts if not text.startswith("Topic: ")), "")
-    sentence = re.match(r"(.*?[.:])(?: |$)|.*", " ".join(text.split()))[0]
-    app.env.metadata[app.env.docname]["summary"] = sentence
+    sentence = re.match(r".*?(?<!\bDr)\.(?= |$)|.*", " ".join(text.split()))[0]
+    app.env.metadata[app.env.docname]["summary"] = sentence.rstrip(":")
 
 
 def prepare(app, page, template, context, doctree):

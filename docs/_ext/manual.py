@@ -65,10 +65,15 @@ def prepare_docstring(app, what, name, thing, options, lines):
 
 
 def widen_columns(app, doctree):
-    """Give the columns of a table equal widths on paper, where they hold names."""
+    """Give the columns of a table equal widths on paper, where they hold names.
+
+    Longer tables go on at the next page.
+    """
     for table in doctree.findall(nodes.table) if app.builder.format == "latex" else ():
         if len(list(table.findall(nodes.colspec))) <= 4:
             table["classes"] = ["colwidths-given"]
+        if len(list(table.findall(nodes.row))) > 12:
+            table["classes"].append("longtable")
 
 
 # --- Equations. ---

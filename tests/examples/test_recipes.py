@@ -23,7 +23,15 @@ MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
     *("policy_gradient", "streaming", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
-    *("dreamer", "evaluation", "gflownets", "language_updates", "phases", "planning"),
+    *(
+        "dreamer",
+        "evaluation",
+        "gflownets",
+        "language_updates",
+        "phases",
+        "planning",
+        "search",
+    ),
     *("plasticity", "preferences", "curricula"),
 )
 CASES = {
@@ -64,7 +72,14 @@ HELPERS = {
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
     "fpo_losses",
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
-    "pqn_targets",
+    *(
+        "pqn_targets",
+        "model_losses",
+        "unrolled_mean",
+        "smc_step",
+        "smc_search",
+        "novelty",
+    ),
     *("greedy_values", "team_loss", "vp_noise_schedule"),
     *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),
     *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),

@@ -69,6 +69,7 @@ AGREEMENT = {
     "reppo_actor": EQUAL,
     # exploration.py
     "rnd": times(M, "a mean over features, where this is a sum"),
+    "rnd_ppo": EQUAL,
     "ngu_embedding": EQUAL,
     "ngu": cosine(0.928, "a softmax of values as target policy, where this is greedy"),
     "icm": cosine(0.994, "a gradient of the next features, which is stopped here"),
@@ -139,12 +140,18 @@ AGREEMENT = {
     "categorical_mpo": EQUAL,
     "vmpo": EQUAL,
     "muesli": PAPER,
-    "gumbel_muzero": EQUAL,
+    "smc_actor": EQUAL,
+    "smc_critic": EQUAL,
     "discrete_sac_critic": times(0.5, "squares without ½"),
     "discrete_sac_actor": EQUAL,
     "discrete_sac_temperature": EQUAL,
     "masked_ppo": EQUAL,
     "recurrent_ppo": EQUAL,
+    # search.py
+    "alphazero": EQUAL,
+    "muzero": cosine(0.99, "no rewards after an end, and means over valid steps"),
+    "gumbel_muzero": EQUAL,
+    "sampled_muzero": gradient("a density of actions after a tanh"),
     # value_based.py
     "munchausen_iqn": EQUAL,
     "dqn_reg": EQUAL,
@@ -225,7 +232,6 @@ AGREEMENT = {
     "tdmpc2_model": EQUAL,
     "tdmpc2_actor": EQUAL,
     "spr": EQUAL,
-    "sampled_muzero_policy": gradient("a density of actions after a tanh"),
     # plasticity.py
     "l2_init": EQUAL,
     # preferences.py

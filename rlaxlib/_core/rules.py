@@ -73,8 +73,7 @@ def is_wide(dtype: Any, spec: Spec) -> bool:
 
     A Python integer in place of a float becomes one.
     """
-    is_whole = dtype is int and spec.kind not in ("Float", "Real")
-    return is_whole or dtype in (np.int64, np.uint64)
+    return dtype in (np.int64, np.uint64) or (dtype is int and not spec.is_float)
 
 
 def _breaks(
@@ -116,7 +115,6 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         is_right = isinstance(value, str) and value in spec.options
         *most, last = [f'"{each}"' for each in spec.options]
         must = " or ".join(filter(None, [", ".join(most), last]))
-        must += "" if spec.is_static else f", or a {spec.kind.lower()} array"
     else:
         classes, must = _STATIC[spec.type]
         is_bool = isinstance(value, bool)

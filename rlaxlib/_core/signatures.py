@@ -36,17 +36,17 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
 from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.binding import Bound, Leaf, Type
+from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.functions import is_object, is_ours
-from rlaxlib._core.programs import FLOATS, Roles
+from rlaxlib._core.programs import Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
@@ -108,13 +108,11 @@ class Fitted(NamedTuple):
         roles: The roles of leaves.
         ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
-        whole: The places of Python integers that are floats.
     """
 
     bound: Bound
     roles: Roles
     ruled: list[tuple[str, int, Spec, bool]]
-    whole: list[int]
 
 
 class Plan:
@@ -125,11 +123,9 @@ class Plan:
         specs: The spec of each argument that has one.
         arrays: Those that are arrays.
         nested: The annotation of each argument that contains arrays.
-        static: The specs of those that are options or Python values.
         checked: The annotation of each argument that has, or contains, a spec.
-        either: The type that is static, of flags and options that may be arrays too.
+        static: The type whose values are static, of options, flags and Python values.
         bare: The annotations of settings and functions, which have no spec.
-        others: Names of arguments without an annotation, such as `self`.
         functions: Names of arguments that are functions of the user, or have some.
         result: The annotation of the result.
     """
@@ -155,16 +151,11 @@ class Plan:
         found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
         self.specs = {n: x for n, x in found.items() if x}
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        self.static = {n: x for n, x in self.specs.items() if x.is_static}
         # An error blames a state for a size in which it differs from the data.
         self.checked = {n: hints[n] for n in (*self.specs, *self.nested)}
-        self.either = {
-            n: bool if x.kind == "Flag" else str
-            for n, x in self.specs.items()
-            if x.kind == "Flag" or x.options
-        }
+        others = {n: x for n, x in self.specs.items() if n not in self.arrays}
+        self.static = {n: object if x.is_static else bool for n, x in others.items()}
         self.bare = {n: x for n, x in hints.items() if n not in self.checked}
-        self.others = [n for n in self.names if n not in hints]
         self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
         self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
         mask = self.arrays.get("sample_mask")
@@ -219,22 +210,22 @@ class Plan:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            Names and values of static arguments, the leaves of arrays, and what follows
-            from both.
+            Names and values of static arguments, the leaves of all others but settings
+            and functions, and what follows from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
         known = {
-            n: x
-            for n, x in given.items()
-            if n in self.static or type(x) is self.either.get(n)
+            n: given[n]
+            for n, kind in self.static.items()
+            if n in given and isinstance(given[n], kind)
         }
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
         traced = {
-            n: x for n, x in given.items() if n in self.checked and n not in known
+            n: x for n, x in given.items() if n not in known and n not in self.bare
         }
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
@@ -244,20 +235,25 @@ class Plan:
             path, hint = error.args
             raise errors.wrong_type(path, hint, self._described(given, {})) from None
         if fitted.bound.misfit:
-            places = self._places(given)
-            wanted = {n: spec for n, (spec, _) in places.items()}
-            values = {n: x for n, (_, x) in places.items()}
-            call = self._described(given | values, wanted)
-            raise errors.misfit(call, fitted.bound)
+            raise errors.misfit(
+                self._described(given, self._places(given)), fitted.bound
+            )
         self._check_values(given, leaves, fitted)
-        for place in fitted.whole:
-            leaves[place] = float(leaves[place])
+        kinds = fitted.roles.kinds
+        leaves = [
+            float(x) if type(x) is int and kind else x
+            for x, kind in zip(leaves, kinds, strict=True)
+        ]
         return static, leaves, fitted
 
-    def _described(self, given: Arguments, wanted: dict[str, Spec]) -> Call:
+    def _described(
+        self, given: Arguments, places: Mapping[str, tuple[Spec, Any]]
+    ) -> Call:
         """Return what errors say about a call."""
         about = self.name(given), self.positional, self.defaults, self.result
-        return Call(*about, given, wanted)
+        values = {path: x for path, (_, x) in places.items()}
+        wanted = {path: spec for path, (spec, _) in places.items()}
+        return Call(*about, given | values, wanted)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
@@ -277,53 +273,42 @@ class Plan:
 
     def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
         """Fit arguments to their annotations."""
-        leaves = [Leaf(*each) for each in enumerate(types)]
-        constants = dict(static)
-        places = self._places(structure.unflatten(leaves) | constants)
-        wanted = {n: spec for n, (spec, _) in places.items()}
-        found = {n: binding.type_of(x) for n, (_, x) in places.items()}
+        places = self._places(structure.unflatten(range(len(types))))
+        wanted = {path: spec for path, (spec, _) in places.items()}
+        found = {
+            path: types[x] if type(x) is int else binding.type_of(x)
+            for path, (_, x) in places.items()
+        }
         sizes: Sizes = {n: x for n, x in static if type(x) is int}
         bound = binding.bind(wanted, found, sizes)
         for name, value in static if not bound.misfit else ():
-            if self.specs[name].is_static:
-                rules.check(name, value, self.specs[name], bound.sizes, constants)
-        fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
-        masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
-        roles = self._roles(fits, masked, structure)
-        ruled = [
-            (n, leaf.place, spec, n in masked)
-            for n, (spec, leaf) in fits.items()
-            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[2]
-        ]
-        whole = [
-            leaf.place
-            for spec, leaf in fits.values()
-            if spec.kind in FLOATS and leaf.type[1] is int
-        ]
-        return Fitted(bound, roles, ruled, whole)
+            rules.check(name, value, self.specs[name], bound.sizes, dict(static))
+        kinds, masked = [""] * len(types), [False] * len(types)
+        ruled: list[tuple[str, int, Spec, bool]] = []
+        for path, axes in bound.axes.items():
+            spec, place = wanted[path], int(places[path][1])
+            kinds[place] = self._kind(path, spec)
+            masked[place] = self._is_masked(spec, axes)
+            _, dtype, is_host = types[place]
+            if is_host and (spec.rules or rules.is_wide(dtype, spec)):
+                ruled.append((path, place, spec, masked[place]))
+        return Fitted(bound, Roles(tuple(kinds), tuple(masked), structure), ruled)
 
-    def _roles(
-        self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
-    ) -> Roles:
-        """Return the roles of leaves. Functions of the user get pytrees as they are."""
-
-        def at(names: Iterable[str]) -> tuple[int, ...]:
-            return tuple([fits[n][1].place for n in names])
-
-        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
-        states = [n for n in floats if specs.argument_of(n) in self.states]
-        trees = [n for n, spec in floats.items() if spec.is_tree]
-        data = [n for n in floats if n not in states and n not in trees]
-        kept = states if self.callables else states + trees
-        return Roles(at(data), at(kept), at(states), at(masked), structure)
+    def _kind(self, path: str, spec: Spec) -> str:
+        """Return the kind of a leaf. Functions of the user get pytrees as they are."""
+        if not spec.is_float:
+            return ""
+        if specs.argument_of(path) in self.states:
+            return "state"
+        return "data" if not spec.is_tree else "" if self.callables else "tree"
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
         first = tuple(specs.split(axis)[0] for axis in axes[: len(self.steps)])
-        return bool(first) and first == self.steps and spec.kind in (*FLOATS, "Int")
+        return first == self.steps != () and (spec.is_float or spec.kind == "Int")
 
     def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
-        """Return spec and place of each array, and check the structures of pytrees."""
+        """Return spec and value of each array, and check the structures of pytrees."""
         places: dict[str, tuple[Spec, Any]] = {}
         trees: dict[str, tuple[Spec, Any]] = {}
         for name in filter(given.__contains__, self.checked):
@@ -353,10 +338,9 @@ class Plan:
             for n in self.functions
         )
         bare = tuple([(n, _hashable(given[n])) for n in self.bare])
-        others = {n: given[n] for n in self.others}
         run = self.program.compiled if has_ours else self.program.body
-        with programs.mesh_of(leaves + jax.tree.leaves(others)):
-            return run(static + bare, roles, leaves, others)
+        with programs.mesh_of(leaves):
+            return run(static + bare, roles, leaves)
 
 
 def _hashable(value: Any) -> Any:

@@ -68,7 +68,7 @@ class Spec(NamedTuple):
         rules: Rules for the values.
         optional: Whether None is allowed.
         type: The type of a `Static`.
-        options: The strings of a `Literal`, or those that an array may be instead.
+        options: The strings of a `Literal`.
         like: The argument that a pytree or a result is like.
         is_tree: Whether it is the spec of a pytree, or of a leaf of one.
     """
@@ -86,6 +86,11 @@ class Spec(NamedTuple):
     def is_static(self) -> bool:
         """Whether no value is an array."""
         return self.kind in ("Static", "Literal")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether arrays are floats, or become floats."""
+        return self.kind in ("Float", "Real")
 
     @property
     def is_array(self) -> bool:
@@ -106,17 +111,13 @@ def read(annotation: Any) -> Spec | None:
     if annotation is bool:
         return Spec("Flag", ((),), type=bool)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in _UNIONS:
-        *literals, last = [read(part) for part in parts if part is not type(None)]
-        if last is None or None in literals:
-            return None
-        options = literals[0].options if literals and literals[0] else last.options
-        return last._replace(optional=type(None) in parts, options=options)
     if origin is Literal:
         return Spec("Literal", options=parts)
     if origin is Annotated and isinstance(note := parts[1], Note):
         return _read_note(parts[0], *note)
-    return None
+    members = contents(annotation) if origin in _UNIONS else ()
+    spec = read(members[0]) if len(members) == 1 else None  # Or None.
+    return spec and spec._replace(optional=True)
 
 
 def _read_note(kept: Any, kind: str, text: str) -> Spec:
@@ -240,23 +241,21 @@ def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
     Raises:
         TypeMismatchError: If the value does not have the fields or entries.
     """
-    if typing.get_origin(hint) in _UNIONS:  # Or None.
-        hint = None if value is None else contents(hint)[0]
-    inner, origin = contents(hint), typing.get_origin(hint)
+    hints, origin = contents(hint), typing.get_origin(hint)
+    if origin in _UNIONS:  # Or None.
+        return [] if value is None else parts(path, hints[0], value)
     if is_record(hint):
         if not all(hasattr(value, name) for name in fields(hint)):
             raise TypeMismatchError(path, hint)
         return [(f"{path}.{n}", x, getattr(value, n)) for n, x in fields(hint).items()]
-    if not inner:
+    if not hints:
         return []
-    is_sequence = isinstance(value, list | tuple)
-    entries: list[Any] = [*cast(Any, value)] if is_sequence else []
-    is_fixed = origin is tuple and ... not in typing.get_args(hint)
-    hints = inner if is_fixed else inner * len(entries)
-    if not is_sequence or len(hints) != len(entries):
+    entries = cast(Any, value) if isinstance(value, list | tuple) else None
+    if entries is not None and (origin is not tuple or ... in typing.get_args(hint)):
+        hints *= len(entries)
+    if entries is None or len(hints) != len(entries):
         raise TypeMismatchError(path, hint)
-    numbered = enumerate(zip(hints, entries, strict=True))
-    return [(f"{path}[{i}]", hint, entry) for i, (hint, entry) in numbered]
+    return [(f"{path}[{i}]", x, entries[i]) for i, x in enumerate(hints)]
 
 
 def nodes(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:

@@ -15,7 +15,6 @@ from rlaxlib._core import (
     recurrence,
     safe,
     streams,
-    sums,
 )
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -387,9 +386,9 @@ def _update_moments(
     """Update the moments of all values so far with those of new values."""
     count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
     steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
-    steps, steps_rest = sums.add(steps, steps_rest, count)
+    steps, steps_rest = moments.add(steps, steps_rest, count)
     zero = jnp.zeros_like(new_mean)
-    mean, variance, mean_rest, variance_rest = sums.merge(
+    mean, variance, mean_rest, variance_rest = moments.merge(
         (mean, variance, *rests),
         (new_mean, new_variance, zero, zero),
         count / jnp.maximum(steps, 1),

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, moments, safe, streams, sums
+from rlaxlib._core import checks, devices, moments, safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
@@ -457,7 +457,7 @@ def _mix(
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
         a = weight.astype(variance.dtype)
-        return variance + sums.variance_step(new - variance, other - mean, a)
+        return variance + moments.variance_step(new - variance, other - mean, a)
 
     return (
         jax.tree.map(mix_means, mean, new_mean),
@@ -500,11 +500,11 @@ def _merge(
 ) -> RunningMomentsState:
     """Return the moments of the entries of two states together."""
     count_rest = state.num_entries_rest + other.num_entries_rest
-    count, count_rest = sums.add(state.num_entries, count_rest, other.num_entries)
+    count, count_rest = moments.add(state.num_entries, count_rest, other.num_entries)
     weight = other.num_entries / jnp.maximum(count, 1)
     structure = cast(Any, jax.tree.structure(state.mean))
     pairs = zip(_leaves(state), _leaves(other), strict=True)
-    merged = [sums.merge(*each, weight) for each in pairs]
+    merged = [moments.merge(*each, weight) for each in pairs]
     mean, variance, *rests = (
         jax.tree.unflatten(structure, each) for each in zip(*merged, strict=True)
     )

@@ -19,7 +19,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, meshes, safe, streams, sums
+from rlaxlib._core import (
+    checks,
+    devices,
+    dtypes,
+    indexing,
+    meshes,
+    moments,
+    safe,
+    streams,
+)
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -278,7 +287,7 @@ def art(
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
     step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
     old = _variance(state)
-    variance = old + sums.variance_step(variance - old, difference, step)
+    variance = old + moments.variance_step(variance - old, difference, step)
     shift = shift + safe.product(step, difference)
     scale = safe.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), second_moment)

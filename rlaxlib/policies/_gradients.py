@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from rlaxlib import arrays, distributions
 from rlaxlib._core import gradients, safe, streams
-from rlaxlib._core.gradients import stop_each, stop_if
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
@@ -248,7 +248,7 @@ def acer_policy_loss(
     v = safe.expectation(pi, q)
     every = safe.product(excess, q - v[..., None])
     adv = safe.product(rho, returns - v), every
-    taken, every = stop_each(stop_target_gradients, *adv)
+    taken, every = stop_if(stop_target_gradients, adv)
     correction = distributions.categorical_cross_entropy(
         every, logits, action_mask=action_mask
     )

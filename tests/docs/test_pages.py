@@ -144,11 +144,18 @@ def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
 
 
 def test_the_ratios_of_the_benchmarks_are_those_of_the_last_run():
-    results = (ROOT / "benchmarks" / "results.md").read_text(encoding="utf-8")
+    cpu, gpu = (
+        (ROOT / "benchmarks" / name).read_text(encoding="utf-8")
+        for name in ("results.md", "gpu.md")
+    )
     run, compilation = re.search(
-        r"geometric mean \| \| (\S+) \| \| (\S+)", results
+        r"geometric mean \| \| (\S+) \| \| (\S+)", cpu
     ).groups()
+    on_gpu = re.search(r"geometric mean \| \| (\S+)", gpu)[1]
+    device = re.search("device: NVIDIA (.*)", gpu)[1]
     text = PAGES["docs/benchmarks.md"]
+    assert f"On an {device}, the same steps take {on_gpu} of rlax's" in text
+    assert f"{on_gpu} [on an {device}]" in PAGES["README.md"]
     assert f"takes {run} of the time" in text
     assert f"its compilation {compilation}:" in text
     assert f"takes {run} of the time" in PAGES["README.md"]

@@ -15,7 +15,7 @@ import rlaxlib
 from zoo.networks import forward, mlp
 from zoo.planning import gaussian, joint, window
 from zoo.tasks import Task, corridor, plane
-from zoo.training import Agent, Entry, begin, descend, online
+from zoo.training import Agent, Entry, begin, descend, offline, online, play
 
 TASK = corridor()
 A = TASK.actions
@@ -319,11 +319,12 @@ def alphazero_run(key, fault):
     return online(NIM, alphazero(fault), **settings)(key, fault)
 
 
-# --- Sampled MuZero: a point in the plane, and a search of depth one. ---
+# --- Sampled MuZero: logged steps in the plane, and a search of depth one. ---
 
 PLANE = plane()
 D = PLANE.actions
-SAMPLES = 20
+SAMPLES = 16
+PLANE_STEPS, PLANE_UPDATES = 3, 1000
 # The transform of values that are above -36.
 PLANE_VALUE = 6.0
 PLANE_PAIR = rlaxlib.muzero_pair(
@@ -396,20 +397,30 @@ def unroll_samples(params, s, a):
 
 
 def sampled(params, key, batch):
-    """Return a batch of the recipe, of whole episodes in windows of STEPS steps."""
-    batch = jax.tree.map(lambda x: x.reshape(-1, STEPS, *x.shape[2:]), batch)
+    """Return a batch of the recipe, of windows that are searched (Reanalyse)."""
     batch = window(batch)
     a, weights, v = search_samples(params, key, batch.s)
-    returns = jax.vmap(rlaxlib.n_step_bootstrapped_returns, (0, 0, 0, None))
-    returns = returns(batch.r_t, batch.discount_t, v[:, 1:], STEPS)
+    # Of the logged actions, which are random, one reward counts: n is 1.
+    returns = batch.r_t + batch.discount_t * v[:, 1:]
     returns = jnp.concatenate([returns, v[:, -1:]], axis=1)
     a, weights = jnp.moveaxis(a, 0, 2), jnp.moveaxis(weights, 0, 2)
     return Sampled(batch.s[:, 0], batch.a_tm1, batch.r_t, a, weights, returns)
 
 
+def logged(key):
+    """Return windows of random actions, [N, PLANE_STEPS]; no episode is cut in them."""
+
+    def act(key, s):
+        return jax.random.uniform(key, (D,), minval=-1, maxval=1)
+
+    length = PLANE.limit // PLANE_STEPS * PLANE_STEPS
+    batch = play(PLANE, act, key, 256, length)
+    return jax.tree.map(lambda x: x.reshape(-1, PLANE_STEPS, *x.shape[2:]), batch)
+
+
 def sampled_muzero():
-    """Return an agent that acts by a search; the mean of its policy is evaluated."""
-    optimizer = optax.adam(3e-3)
+    """Return a learner, the mean of whose policy is evaluated."""
+    optimizer = optax.adam(optax.linear_schedule(5e-3, 0.0, PLANE_UPDATES))
 
     def init(key):
         keys = jax.random.split(key, 5)
@@ -423,24 +434,18 @@ def sampled_muzero():
         )
         return begin(params, optimizer)
 
-    def act(state, key, s):
-        search_key, key = jax.random.split(key)
-        a, weights, _ = search_samples(state.params, search_key, s)
-        return a[jax.random.categorical(key, jnp.log(weights))]
-
     def best(state, _, s):
         return gaussian(state.params.policy, encode(state.params, s))[0]
 
     def update(state, key, batch):
-        batch = sampled(state.params, key, batch)
-        inputs = unroll_samples, batch
+        inputs = unroll_samples, sampled(state.params, key, batch)
 
         def loss(params):
             return recipes.sampled_muzero(params, *inputs, max_value=PLANE_VALUE)
 
         return descend(state, loss, optimizer)
 
-    return Agent(init=init, act=act, best=best, update=update)
+    return Agent(init=init, act=None, best=best, update=update)
 
 
 # --- SPO: particles in the corridor itself, whose rules are known. ---
@@ -535,7 +540,7 @@ ENTRIES = {
     "sampled_muzero": entry(
         "search.sampled_muzero",
         PLANE,
-        online(PLANE, sampled_muzero(), 200, steps=20, repeats=4),
+        offline(PLANE, sampled_muzero(), logged, PLANE_UPDATES, size=32),
         -1.5,
     ),
     "smc_policy_optimization": entry(

@@ -324,11 +324,10 @@ def alphazero_run(key, fault):
 PLANE = plane()
 D = PLANE.actions
 SAMPLES = 16
-PLANE_STEPS, PLANE_UPDATES = 3, 1000
-# The transform of values that are above -36.
-PLANE_VALUE = 6.0
+PLANE_STEPS, PLANE_UPDATES = 3, 2000
+PLANE_VALUE, PLANE_BINS = 2.5, 61  # Of the transform: values are above -11.
 PLANE_PAIR = rlaxlib.muzero_pair(
-    -PLANE_VALUE, PLANE_VALUE, BINS, rlaxlib.SIGNED_HYPERBOLIC_PAIR
+    -PLANE_VALUE, PLANE_VALUE, PLANE_BINS, rlaxlib.SIGNED_HYPERBOLIC_PAIR
 )
 
 
@@ -428,9 +427,9 @@ def sampled_muzero():
         params = Model(
             encode=mlp(keys[0], PLANE.size, HIDDEN, HIDDEN),
             next=mlp(keys[1], *sizes, HIDDEN),
-            reward=mlp(keys[2], *sizes, BINS, scale=0.0),
+            reward=mlp(keys[2], *sizes, PLANE_BINS, scale=0.0),
             policy=mlp(keys[3], HIDDEN, HIDDEN, 2 * D, scale=0.1),
-            value=mlp(keys[4], HIDDEN, HIDDEN, BINS, scale=0.0),
+            value=mlp(keys[4], HIDDEN, HIDDEN, PLANE_BINS, scale=0.0),
         )
         return begin(params, optimizer)
 

@@ -210,18 +210,19 @@ def sac_actor(params, apply, batch, key, temperature):
     return jnp.mean(loss)
 
 
-def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
+def sac_temperature(
+    log_temperature, params, apply, batch, key, target_entropy, kind="alpha"
+):
     """SAC, temperature: raised while the entropy is below its target.
 
     Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
     github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, the
-    same loss. Usual (paper, table 1): Adam 3e-4, target entropy -D.
+    same loss. The code of REDQ, TQC, CQL and EDAC, in PyTorch, has log α in place of α,
+    the kind "log_alpha". Usual (paper, table 1): Adam 3e-4, target entropy -D.
     """
     _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
-    loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(
-        log_temperature, log_prob, target_entropy
-    )
-    return jnp.mean(loss)
+    loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None, None))
+    return jnp.mean(loss(log_temperature, log_prob, target_entropy, kind))
 
 
 def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
@@ -253,7 +254,7 @@ def redq_actor(params, apply, batch, key, temperature):
 
     Chen et al., 2021, https://arxiv.org/abs/2101.05982. Source:
     github.com/watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py, the same loss; its
-    temperature has the loss of `sac_temperature`, with log α in place of α. Usual: Adam
+    temperature has the loss of `sac_temperature`, of the kind "log_alpha". Usual: Adam
     3e-4, one update every 20 updates of the critics.
     """
 
@@ -524,8 +525,9 @@ def reppo_targets(batch, temperature, lambda_=0.95):
     Streams have values `v_t` and log-densities `log_prob_t` of a sampled next action,
     [B, T]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019. Source:
     github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same returns, without
-    the weights of its noisier environments. Usual: streams of 128 steps, 1024
-    environments, discount 0.99.
+    the weights of its noisier environments; there an entropy follows the end of an
+    episode, too, and a cut acts a step early, since the loss leaves the cut step out.
+    Usual: streams of 128 steps, 1024 environments, discount 0.99.
     """
     soft_r_t = batch.r_t - batch.discount_t * temperature * batch.log_prob_t
     returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))

@@ -349,7 +349,7 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
     log_prob = log_probs(params, lambda *args: apply(*args)[0], batch)
-    adv_t = rlaxlib.standardize(adv_t, mask=mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask, ddof=1)
     loss = clipped(log_prob, batch, adv_t, 0.2, 0.28)
     loss = loss + value_cost * rlaxlib.l2_loss(v, target)
     correct = mask & (batch.rewards.reshape(-1, 1) > 0)

@@ -335,28 +335,37 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     return rlaxlib.adaptive_kl_coefficient(coefficient, kl, target)
 
 
-def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1.0):
+def decoupled_ppo(
+    params,
+    target_params,
+    apply,
+    batch,
+    epsilon=0.2,
+    value_cost=1.0,
+    entropy_cost=0.01,
+    max_ratio=100.0,
+):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
-    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Source:
-    github.com/openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, the same loss, but for its
-    bound of 100 on ratios to the policy that acted. Usual: discount 0.999, λ 0.95, Adam
-    5e-4, 1 epoch of 8 minibatches, 64 environments of 256 steps on Procgen, entropy
-    cost 0.01; in the paper, an exponential moving average of decay 0.889 as
-    `target_params`. There 0.5 weighs squares without ½, which is 1 here.
+    `max_ratio` bounds the ratio to the policy that acted. Hilton et al., 2022,
+    https://arxiv.org/abs/2110.00641. Source: github.com/openai/ppo-ewma@625dac7,
+    ppo_ewma/ppo.py, the same loss. Usual: discount 0.999, λ 0.95, Adam 5e-4, 1 epoch of
+    8 minibatches, 64 environments of 256 steps on Procgen; in the paper, an exponential
+    moving average of decay 0.889 as `target_params`. There 0.5 weighs squares without
+    ½, which is 1 here.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
-    (logits, v), (proximal_logits, _) = (
-        apply(p, s_tm1) for p in (params, target_params)
-    )
+    (logits, v), (proximal, _) = (apply(p, s_tm1) for p in (params, target_params))
     log_prob, old_log_prob, adv_t = surrogate_inputs(logits, batch, adv_t)
-    proximal = log_probs(proximal_logits, batch.a_tm1)
+    nearest = jax.lax.stop_gradient(log_prob) - jnp.log(max_ratio)
+    inputs = jnp.maximum(old_log_prob, nearest), log_probs(proximal, batch.a_tm1), adv_t
     policy_loss, _ = jax.vmap(rlaxlib.decoupled_ppo_loss, (0, 0, 0, 0, None))(
-        log_prob, old_log_prob, proximal, adv_t, epsilon, sample_mask=mask
+        log_prob, *inputs, epsilon, sample_mask=mask
     )
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask=mask)
-    return policy_loss + value_cost * value_loss(v, target, batch)
+    loss = rlaxlib.masked_mean(policy_loss, mask=mask)
+    loss = loss + value_cost * value_loss(v, target, batch)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
@@ -669,5 +678,5 @@ def discrete_sac_temperature(log_temperature, params, apply, batch, target_entro
     log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
-    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))
-    return jnp.mean(loss(log_temperature, logits, target_entropy))
+    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None, None))
+    return jnp.mean(loss(log_temperature, logits, target_entropy, "log_alpha"))

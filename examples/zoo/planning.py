@@ -14,6 +14,7 @@ from recipes import planning as recipes
 from recipes.value_based import dqn
 
 import rlaxlib
+from zoo import bbf, mrq
 from zoo.networks import ensemble, forward, mlp
 from zoo.tasks import catch, point
 from zoo.training import Agent, Entry, begin, descend, offline, online, play
@@ -378,4 +379,6 @@ ENTRIES = {
         "tdmpc2_model, tdmpc2_actor", tdmpc2(), horizon=2, steps=2, size=64, states=-1.5
     ),
     "spr": spr_entry(spr_agent()),
+    **bbf.ENTRIES,
+    "mrq": mrq.ENTRY,
 }

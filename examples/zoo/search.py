@@ -540,7 +540,7 @@ ENTRIES = {
         "search.sampled_muzero",
         PLANE,
         offline(PLANE, sampled_muzero(), logged, PLANE_UPDATES, size=32),
-        -1.5,
+        -4.0,
     ),
     "smc_policy_optimization": entry(
         "policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95

@@ -1,8 +1,12 @@
 """The program of a body: convert, mask, run, mask again, and round once at the end.
 
-A body has float32 in place of half precision (see `dtypes`). Its result is cast back:
-to the dtype that the arguments promote to; or, of a state and of what is `like` an
-argument, to the dtypes that it has there.
+A body has JAX arrays, with float32 in place of half precision (see `dtypes`). Its
+result is cast back: to the dtype that the arguments promote to; or, of a state and of
+what is `like` an argument, to the dtypes that it has there. A state is a record among
+the arguments and in the result. A function of the user gets pytrees as they are.
+
+Floats and integers are 0 where `sample_mask` is false, in arguments and in results: a
+product with NaN has a NaN gradient even where the result is masked.
 """
 
 from __future__ import annotations
@@ -45,14 +49,14 @@ class Program:
 
     Attributes:
         function: The function as it was written.
-        result: The annotation of the result.
+        result: The spec of the result.
         states: The argument that is of the class of a state, for each class.
         steps: The axes of `sample_mask`.
         wide: Whether a result of half precision stays in float32.
     """
 
     function: Callable[..., Any]
-    result: Any
+    result: Spec
     states: Mapping[Any, str]
     steps: Axes
     wide: bool
@@ -82,15 +86,13 @@ class Program:
         converted = roles.structure.unflatten(_convert(roles, arrays, real, mask))
         result = self.function(**dict(static), **converted)
 
-        def finish(hint: Any, value: Any) -> Any:
-            spec = specs.read(hint)
-            old = self.states.get(hint, spec and spec.like)
+        def finish(spec: Spec, value: Any) -> Any:
+            old = spec.like or self.states.get(spec.type)
             if old and given[old] is not None:
                 return jax.tree.map(dtypes.like, value, given[old])
-            parts = [] if spec else specs.parts("", hint, value)
-            if parts:
+            if parts := specs.entries("", spec, value):
                 return _rebuild(value, [finish(y, x) for _, y, x in parts])
-            if mask is not None and spec and self._is_masked(value, spec, mask):
+            if mask is not None and self._is_masked(value, spec, mask):
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value

@@ -22,7 +22,7 @@ _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "a Python bool"),
     float: ((int, float, np.number), "a Python number"),
     int: ((int, np.integer), "a Python integer"),
-    int | Sequence[int]: ((int, Sequence), "an integer, or several"),
+    int | Sequence[int]: ((int, np.integer, Sequence), "an integer, or several"),
 }
 
 
@@ -65,7 +65,7 @@ def check(
         if np.any(is_wrong):
             first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
             must = _must(rule, sizes, given)
-            raise problem(f"`{name}` is {first}, must {must}")
+            raise problem(f"`{name}` is {_shown(first)}, must {must}")
 
 
 def is_wide(dtype: Any, spec: Spec) -> bool:
@@ -83,9 +83,27 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    is_above = low is None or (x >= low if rule.has_low else x > low)
-    is_below = high is None or (x <= high if rule.has_high else x < high)
+    near = _rounded(x)
+    # A normaliser keeps the distance of a decay from 1, however small.
+    x_high = near if rule.high == np.inf else x
+    is_above = low is None or (x >= low if rule.has_low else near > _rounded(low))
+    is_below = high is None or (x_high <= high if rule.has_high else x_high < high)
     return np.logical_not(is_above & is_below)
+
+
+def _rounded(x: Any) -> Any:
+    """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
+    if x is None or np.result_type(x) != np.float64:
+        return x
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(np.float64))[()]
+
+
+def _shown(x: Any) -> str:
+    """Return a value, and what JAX rounds it to if that is 0 or infinite."""
+    near = _rounded(x)
+    is_far = near != x and (near == 0 or np.isinf(near))
+    return f"{x} ({near} in {np.result_type(near)})" if is_far else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

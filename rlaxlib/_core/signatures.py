@@ -11,28 +11,21 @@ A public function is written for JAX arrays, and takes whatever JAX takes for on
         sample_mask: Bool[ArrayLike, "T"] | None = None,
     ) -> Float[Array, "T"]:
 
-The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps;
-its result is cast back, and is 0 there, too. It is compiled, so that a call outside of
-`jax.jit` runs one program; within another program it leaves no trace. A body that calls
-a function of the user is not compiled: what that function reads may change from call to
-call. The annotations alone decide.
+The annotations alone decide what is checked, converted and compiled. The body is one
+compiled program, which leaves no trace in another one (see `programs`). A body that
+calls a function of the user is not compiled: what that function reads may change from
+call to call.
 
-`specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
-value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
-that is named like a static integer has its size. Fields of a named tuple, and entries
-of a tuple or sequence, have annotations of their own. A `Real` may be given as
-integers, which become floats; a `Tree` is a pytree of arrays, each of which is checked
-and converted, under its path.
-
-Shapes and dtypes are checked in traced programs too. Ranges are checked of values on
-the host, which are Python's and NumPy's, at valid steps if there is a `sample_mask`.
-Arrays on a device are never read.
+`specs` describes annotations. Shapes and dtypes are checked in traced programs too;
+ranges, of values on the host, which are Python's and NumPy's, at valid steps if there
+is a `sample_mask`. Arrays on a device are never read.
 
 An annotation is read at the first call of its function: importing runs none of this.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
@@ -45,7 +38,7 @@ from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.functions import is_object, is_ours
+from rlaxlib._core.functions import is_ours
 from rlaxlib._core.programs import Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -63,14 +56,6 @@ def checked(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
-
-    Half precision is raised to float32, and the result cast to the dtype that the
-    arguments promote to. A state, which is a record among the arguments and in the
-    result, keeps its own dtypes, and so does a result that is `like` an argument. A
-    function of the user gets pytrees in the dtypes that they have.
-
-    Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
-    a product with NaN has a NaN gradient even where the result is masked.
 
     Args:
         function: The function, whose body has JAX arrays.
@@ -120,14 +105,14 @@ class Plan:
 
     Attributes:
         function: The function as it was written.
-        specs: The spec of each argument that has one.
+        specs: The spec of each array, flag, option and Python value.
         arrays: Those that are arrays.
-        nested: The annotation of each argument that contains arrays.
-        checked: The annotation of each argument that has, or contains, a spec.
+        nested: The spec of each argument that contains arrays, such as a state.
+        checked: Both, in the order in which they are fitted.
         static: The type whose values are static, of options, flags and Python values.
-        bare: The annotations of settings and functions, which have no spec.
+        bare: The specs of settings and functions.
         functions: Names of arguments that are functions of the user, or have some.
-        result: The annotation of the result.
+        result: The spec of the result.
     """
 
     def __init__(
@@ -145,27 +130,26 @@ class Plan:
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
-        self.result = hints.pop("return", None)
-        self.compiled = compiled and not is_object(self.result)
-        self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
-        found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
-        self.specs = {n: x for n, x in found.items() if x}
+        self.result = specs.read(hints.pop("return", None))
+        self.is_factory = self.result.kind == "Object"
+        self.compiled = compiled and not self.is_factory
+        found = {n: specs.read(x) for n, x in hints.items()}
+        self.bare = {n: x for n, x in found.items() if x.is_bare}
+        self.nested = {n: x for n, x in found.items() if x.parts or x.is_tree}
+        self.specs = {
+            n: x for n, x in found.items() if n not in self.bare | self.nested
+        }
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
         # An error blames a state for a size in which it differs from the data.
-        self.checked = {n: hints[n] for n in (*self.specs, *self.nested)}
+        self.checked = self.specs | self.nested
         others = {n: x for n, x in self.specs.items() if n not in self.arrays}
         self.static = {n: object if x.is_static else bool for n, x in others.items()}
-        self.bare = {n: x for n, x in hints.items() if n not in self.checked}
-        self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
-        self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
+        self.callables = [n for n, x in self.bare.items() if x.kind == "Function"]
+        self.functions = [n for n, x in self.bare.items() if x.kind != "Setting"]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
-        states = {
-            x: name
-            for name, hint in self.nested.items()
-            for x in specs.alternatives(hint)
-            if specs.is_record(x) and specs.is_in(x, self.result)
-        }
+        returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
+        states = {x.type: n for n, x in self.nested.items() if x.type in returned}
         self.states = {*states.values()}
         args = function, self.result, states, self.steps, wide
         self.program = programs.Program(*args)
@@ -224,16 +208,16 @@ class Plan:
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
-        traced = {
-            n: x for n, x in given.items() if n not in known and n not in self.bare
-        }
+        # An object whose settings are traced is no part of a key: it has no equal.
+        among = self.checked if not self.compiled else given.keys() - self.bare.keys()
+        traced = {n: x for n, x in given.items() if n in among and n not in known}
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
-            path, hint = error.args
-            raise errors.wrong_type(path, hint, self._described(given, {})) from None
+            path, spec = error.args
+            raise errors.wrong_type(path, spec, self._described(given, {})) from None
         if fitted.bound.misfit:
             raise errors.misfit(
                 self._described(given, self._places(given)), fitted.bound
@@ -332,6 +316,8 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
+            if self.is_factory:  # An array may change once it is a setting.
+                given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])

@@ -11,6 +11,7 @@ from rlaxlib._core import (
     checks,
     devices,
     indexing,
+    legality,
     moments,
     recurrence,
     safe,
@@ -229,10 +230,12 @@ def icm_loss(
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
         Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
-    error = predicted_features - jax.lax.stop_gradient(features)
-    forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a)
     beta = forward_weight
+    error = predicted_features - jax.lax.stop_gradient(features)
+    error = safe.unless(beta, error, error)
+    forward_loss = 0.5 * jnp.sum(jnp.square(error))
+    log_p = jax.nn.log_softmax(legality.unless(1 - beta, action_logits))
+    inverse_loss = -indexing.pick(log_p, a)
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
     return loss, IcmOutputs(forward_loss, inverse_loss, reward)

@@ -11,6 +11,7 @@ precision where the mean is 10,000 standard deviations from zero.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple, cast
 
@@ -451,6 +452,9 @@ def _mix(
     Returns:
         Mean and variance.
     """
+    # At a weight of 1, nothing is left of the first, not even NaN.
+    kept = functools.partial(safe.without, 1 - weight)
+    mean, variance = jax.tree.map(kept, (mean, variance))
 
     def mix_means(mean: Array, new: Array) -> Array:
         return mean + safe.product(weight.astype(mean.dtype), new - mean)

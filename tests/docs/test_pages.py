@@ -137,7 +137,9 @@ def test_a_notebook_has_the_code_of_its_page(page):
 def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
     pages = pytest.importorskip("pages", reason="The extra `docs` is not installed.")
     page = algorithms.algorithms()[name]
-    found = json.loads(pages.notebook(pages.algorithm(page), "python"))["cells"]
+    found = json.loads(
+        pages.notebook(pages.render("algorithm.md", algorithm=page), "python")
+    )["cells"]
     sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
     functions = [x.code for x in page.functions] + [x.source for x in page.helpers]
     assert code_of(sources) == code_of([page.imports, *functions])

@@ -302,15 +302,16 @@ def plain_ppo_penalty(p, t):
 
 
 def plain_decoupled_ppo(p, t):
-    """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py."""
-    (adv, vtarg), (_, vpred, newlogp, logp) = pool(advantages), on_policy(p)
+    """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, with an imp_samp_max of 2."""
+    (adv, vtarg), (pd, vpred, newlogp, logp) = pool(advantages), on_policy(p)
     rec_logp, adv = stop(on_policy(t)[2]), standard(adv)
-    logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(100.0))
+    logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(2.0))
     logratio = jnp.clip(newlogp - rec_logp, jnp.log(1.0 - 0.2), jnp.log(1.0 + 0.2))
     pg_losses = -adv * jnp.exp(newlogp - logp_adj)
     pg_losses2 = -adv * jnp.exp(logratio + rec_logp - logp_adj)
     pg = jnp.mean(jnp.maximum(pg_losses, pg_losses2))
-    return pg + 0.5 * jnp.mean((vpred - vtarg) ** 2)
+    negent = -entropy(pd) * 0.01
+    return negent + pg + 0.5 * jnp.mean((vpred - vtarg) ** 2)
 
 
 def plain_categorical_mpo(p, t):
@@ -458,10 +459,11 @@ def plain_discrete_sac_actor(p, t):
 def plain_discrete_sac_temperature(p, t):
     """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
 
-    agents/actor_critic_agents/SAC_Discrete.py.
+    agents/actor_critic_agents/SAC.py: calculate_entropy_tuning_loss, of the
+    log-probabilities of SAC_Discrete.py.
     """
-    entropy = mean_entropy(Q(t.actor, ONE.s_tm1))
-    return jnp.exp(p) * stop(entropy - 0.5)
+    log_pi = -mean_entropy(Q(t.actor, ONE.s_tm1))
+    return -(p * stop(log_pi + 0.5))
 
 
 TWO, TWO_PARAMS = linear(2, A)
@@ -562,7 +564,7 @@ CASES = {
         PAIR_PARAMS,
     ),
     "decoupled_ppo": Case(
-        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS),
+        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS, max_ratio=2.0),
         plain_decoupled_ppo,
         PAIR_PARAMS,
     ),

@@ -34,6 +34,8 @@ from plain_losses.common import (
     fractions,
     huber,
     implicit,
+    integers,
+    linear,
     of,
     one_step,
     pick,
@@ -340,22 +342,24 @@ def plain_pqn(p, t):
 
 
 def plain_mmd_dqn(p, t):
-    """thanhnguyentang/mmdrl@892dcbc, mmd_agent.py, but with minus the distance.
-
-    Its kernels are sums of Gaussians.
-    """
+    """thanhnguyentang/mmdrl@892dcbc, mmd_agent.py: "mixture", with kappa 0."""
     particles, target_particles = QUANTILES(p, ONE.s_tm1), QUANTILES(t, ONE.s_t)
     argmax = jnp.argmax(jnp.mean(target_particles, axis=1), axis=1)
     next_particles = target_particles[jnp.arange(B), :, argmax]
     target = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * next_particles)
     chosen = particles[jnp.arange(B), :, ONE.a_tm1]
 
-    def kernel(x, y):
-        d = jnp.abs(x[:, :, None] - y[:, None, :])
-        return jnp.mean(jnp.mean(-d, axis=-1), axis=-1)
+    def gaussian_rbf_kernel(x, y):
+        d = jnp.square(x[:, :, None] - y[:, None, :])
+        kernels = sum(jnp.exp(-d / sigma) for sigma in range(1, 11))
+        return jnp.mean(jnp.mean(kernels, axis=-1), axis=-1)
 
-    mmd = kernel(chosen, chosen) + kernel(target, target) - 2 * kernel(chosen, target)
-    return jnp.mean(mmd)
+    xixj, yiyj = (
+        gaussian_rbf_kernel(chosen, chosen),
+        gaussian_rbf_kernel(target, target),
+    )
+    mmd_squared = xixj + yiyj - 2 * gaussian_rbf_kernel(chosen, target)
+    return jnp.mean(jnp.where(mmd_squared > 0, mmd_squared, 0.0))
 
 
 def plain_advantage_learning(p, t):
@@ -488,7 +492,48 @@ def plain_dqn_reg(p, t):
     return jnp.mean(huber(stop(target) - q)) + 0.1 * jnp.mean(q)
 
 
+PARTS = 2
+BRANCHED = ONE._replace(a_tm1=integers(A, B, PARTS))
+BRANCHES, BRANCHES_PARAMS = linear(1 + PARTS * A)
+
+
+def branches(w, s):
+    """Return a state value and the advantages of each part of an action."""
+    x = BRANCHES(w, s)
+    return x[:, 0], x[:, 1:].reshape(-1, PARTS, A)
+
+
+def plain_branching_dqn(p, t):
+    """atavakol/action-branching-agents@1e02601, agents/bdq/deepq/build_graph.py.
+
+    With models.py: "reduceLocalMean", target_version "mean", losses_version 2.
+    """
+
+    def q_func(w, s):
+        state_score, action_scores = branches(w, s)
+        return [
+            state_score[:, None] + x - jnp.mean(x, axis=1)[:, None]
+            for x in jnp.unstack(action_scores, axis=1)
+        ]
+
+    b, mean_next_q_values, stream_losses = BRANCHED, 0.0, []
+    q_t, q_tp1, selection_q_tp1 = q_func(p, b.s_tm1), q_func(t, b.s_t), q_func(p, b.s_t)
+    for dim in range(PARTS):
+        selected_a = jnp.argmax(selection_q_tp1[dim], axis=1)
+        mean_next_q_values += pick(q_tp1[dim], selected_a)
+    target_q_values = one_step(mean_next_q_values / PARTS, b)
+    for dim in range(PARTS):
+        dim_td_error = pick(q_t[dim], b.a_tm1[:, dim]) - stop(target_q_values)
+        stream_losses.append(jnp.mean(dim_td_error**2 * weights(0.4, b)))
+    return sum(stream_losses) / PARTS
+
+
 CASES = {
+    "branching_dqn": Case(
+        of(recipes.branching_dqn, branches, BRANCHED),
+        plain_branching_dqn,
+        BRANCHES_PARAMS,
+    ),
     "munchausen_iqn": Case(
         of(recipes.munchausen_iqn, implicit, ONE, KEY, 0.1, 0.9, 5),
         plain_munchausen_iqn,

@@ -516,7 +516,7 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     """Muesli: the policy gradient, distillation of clipped MPO targets, and Retrace.
 
     `apply` returns logits and the model's one-step q, [B, T, A]; the further losses of
-    the model are those of `muzero`. Returns the loss and the mean of squared
+    the model are those of `gumbel_muzero`. Returns the loss and the mean of squared
     advantages: use `has_aux=True`. `scale` is the root of their moving average. Hessel
     et al., 2021, https://arxiv.org/abs/2104.06159. Usual (paper): clip 1, λ 0.95, 75 %
     of the data replayed, target network updated at a rate of 0.1, variance averaged

@@ -11,15 +11,16 @@ import jax
 import jax.numpy as jnp
 import optax
 from recipes import planning as recipes
+from recipes.continuous import ActorCritic, ddpg_critic
 from recipes.value_based import dqn
 
 import rlaxlib
-from zoo import bbf, mrq
+from zoo import bbf, continuous, mrq
 from zoo.networks import ensemble, forward, mlp
-from zoo.tasks import catch, point
+from zoo.tasks import catch, plane, point
 from zoo.training import Agent, Entry, begin, descend, offline, online, play
 
-TASK, CATCH = point(), catch()
+TASK, CATCH, PLANE = point(), catch(), plane()
 D = TASK.actions
 HIDDEN = 32
 UPDATES = 2000
@@ -212,12 +213,6 @@ LATENTS = Model(
 )
 
 
-def gaussian(actor, s):
-    """Return mean and standard deviation, which is at least 0.1."""
-    mean, stddev = jnp.split(forward(actor, s), 2, axis=-1)
-    return mean, 0.1 + jax.nn.softplus(stddev)
-
-
 def decode(logits):
     """Return the mean of the heads."""
     pair = recipes.tdmpc2_pair(BINS)
@@ -371,6 +366,67 @@ def spr_entry(agent):
     )
 
 
+# --- Policies of sampled actions: Sampled MuZero. ---
+
+
+SAMPLES, SIMULATIONS = 20, 50
+
+
+def search(q):
+    """Return the visits of K actions, [K, B], by PUCT over their values, [K, B].
+
+    The samples are the prior, which is uniform; values are scaled to [0, 1].
+    """
+    low, high = jnp.min(q, axis=0), jnp.max(q, axis=0)
+    q = (q - low) / jnp.maximum(high - low, 1e-6)
+
+    def simulate(visits, _):
+        bonus = 1.25 / SAMPLES * jnp.sqrt(jnp.sum(visits, axis=0)) / (1 + visits)
+        chosen = jnp.argmax(q + bonus, axis=0)
+        return visits + jax.nn.one_hot(chosen, SAMPLES, axis=0), None
+
+    return jax.lax.scan(simulate, jnp.zeros_like(q), None, SIMULATIONS)[0]
+
+
+class Searched(NamedTuple):
+    """States, [B, 1, S], with sampled actions, [K, B, D], and their visits, [K, B]."""
+
+    s: jax.Array
+    a_samples: jax.Array
+    visits: jax.Array
+
+
+def gaussian(actor, s):
+    """Return mean and standard deviation, which is at least 0.1."""
+    mean, stddev = jnp.split(forward(actor, s), 2, axis=-1)
+    return mean, 0.1 + jax.nn.softplus(stddev)
+
+
+def sample(actor, key, s):
+    mean, stddev = gaussian(actor, s)
+    a = mean + stddev * jax.random.normal(key, mean.shape)
+    return jnp.clip(a, -1, 1)
+
+
+def sampled_muzero(params, target, batch, key):
+    """Return the losses of a critic and of a policy, whose search has depth one."""
+    critic_key, key = jax.random.split(key)
+    apply = ActorCritic(lambda w, s: sample(w, critic_key, s), continuous.value)
+    keys = jax.random.split(key, SAMPLES)
+    a = jax.vmap(lambda key: sample(target.actor, key, batch.s_tm1))(keys)
+    q = jax.vmap(lambda a: continuous.value(target.critic, batch.s_tm1, a))(a)
+    searched = Searched(batch.s_tm1[:, None], a, search(q))
+    policy = recipes.sampled_muzero_policy(params.actor, gaussian, searched)
+    return ddpg_critic(params, target, apply, batch) + policy
+
+
+def sampled_muzero_agent():
+    def best(actor, s):
+        return gaussian(actor, s)[0]
+
+    return continuous.agent(sampled_muzero, sample, best, policy=2 * PLANE.actions)
+
+
 ENTRIES = {
     "mppi_plan": entry("mppi_plan", state_model(mppi, 1), horizon=6),
     "pets_action": entry("pets_action", state_model(cem, 2), horizon=6),
@@ -381,4 +437,7 @@ ENTRIES = {
     "spr": spr_entry(spr_agent()),
     **bbf.ENTRIES,
     "mrq": mrq.ENTRY,
+    "sampled_muzero_policy": continuous.entry(
+        "sampled_muzero_policy", sampled_muzero_agent()
+    )._replace(recipe="planning.sampled_muzero_policy", fails=("reward", "bootstrap")),
 }

@@ -148,10 +148,7 @@ AGREEMENT = {
     "masked_ppo": EQUAL,
     "recurrent_ppo": EQUAL,
     # search.py
-    "alphazero": EQUAL,
-    "muzero": cosine(0.99, "no rewards after an end, and means over valid steps"),
     "gumbel_muzero": EQUAL,
-    "sampled_muzero": gradient("a density of actions after a tanh"),
     # value_based.py
     "munchausen_iqn": EQUAL,
     "dqn_reg": EQUAL,
@@ -237,6 +234,7 @@ AGREEMENT = {
     "mrq_encoder": EQUAL,
     "mrq_critic": EQUAL,
     "mrq_actor": EQUAL,
+    "sampled_muzero_policy": gradient("a density of actions after a tanh"),
     # plasticity.py
     "l2_init": EQUAL,
     # preferences.py

@@ -25,6 +25,7 @@ from plain_losses.common import (
     M,
     T,
     huber,
+    integers,
     mean_and_stddev,
     normal,
     of,
@@ -71,6 +72,8 @@ SEQUENCES = Batch(
     r_t=normal(B, T),
     target=3 * normal(B, T),
     discount_t=jnp.ones((B, T)).at[1, 2].set(0.0).at[3, 0].set(0.0),
+    a_samples=jnp.tanh(normal(K, B, D)),
+    visits=1 + integers(6, K, B),
 )
 
 
@@ -148,6 +151,24 @@ def plain_spr(p, t):
         norms = jnp.linalg.norm(x, axis=-1) * jnp.linalg.norm(y, axis=-1)
         loss -= alive * jnp.sum(x * y, axis=-1) / norms
     return 2 * jnp.mean(loss)
+
+
+def plain_sampled_muzero_policy(p, t):
+    """opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py: cross_entropy.
+
+    `a_samples` are its actions before the tanh.
+    """
+    mu, sigma = mean_and_stddev(p, SEQUENCES.s[:, 0])
+    target_policy = SEQUENCES.visits / jnp.sum(SEQUENCES.visits, axis=0)
+    log_probs = []
+    for target_sampled_actions in jnp.tanh(SEQUENCES.a_samples):
+        y = 1 - target_sampled_actions**2
+        before_tanh = jnp.arctanh(jnp.clip(target_sampled_actions, -1 + 1e-6, 1 - 1e-6))
+        log_prob = -((before_tanh - mu) ** 2) / (2 * sigma**2) - jnp.log(sigma)
+        log_prob = jnp.sum(log_prob - jnp.log(2 * jnp.pi) / 2, axis=-1)
+        log_probs.append(log_prob - jnp.sum(jnp.log(y + 1e-6), axis=-1))
+    weights = jnp.exp(jnp.log(target_policy + 1e-6))
+    return jnp.mean(-jnp.sum(weights * jnp.stack(log_probs), axis=0))
 
 
 # --- BBF, of discrete actions. ---
@@ -344,4 +365,9 @@ CASES = {
         "encode next reward value",
     ),
     "spr": Case(of(recipes.spr, MODEL, SEQUENCES), plain_spr, PARAMS),
+    "sampled_muzero_policy": Case(
+        of(recipes.sampled_muzero_policy, mean_and_stddev, SEQUENCES),
+        plain_sampled_muzero_policy,
+        (normal(F, 2 * D), None),
+    ),
 }

@@ -5,38 +5,22 @@ import jax.numpy as jnp
 from recipes import search as recipes
 
 from plain_losses.common import (
-    PAIR_PARAMS,
     SEARCH,
     A,
     B,
-    Batch,
     Case,
-    D,
     F,
     M,
     T,
     cross_entropy,
     normal,
     of,
-    policy_and_value,
     rescale,
     seed,
     two_hot,
 )
 
 seed(__name__)
-
-N = 3  # Sampled actions.
-POSITIONS = Batch(
-    s=normal(B, F),
-    action_weights=jax.nn.softmax(normal(B, A)),
-    returns=jnp.array([1.0, -1.0, 0.0, 1.0]),
-)
-VISITED = SEARCH._replace(action_weights=jax.nn.softmax(normal(B, T + 1, A)))
-SAMPLED = SEARCH._replace(
-    a_samples=jnp.tanh(normal(B, T + 1, N, D)),
-    action_weights=jax.nn.softmax(normal(B, T + 1, N)),
-)
 
 
 def model(w, s, a):
@@ -47,54 +31,6 @@ def model(w, s, a):
         (s @ x).reshape(B, *n)
         for x, n in zip((policy, value, reward), shapes, strict=True)
     )
-
-
-def gaussian_model(w, s, a):
-    mean, stddev, *heads = w
-    mean, stddev = ((s @ x).reshape(B, T + 1, D) for x in (mean, stddev))
-    _, *logits = model((jnp.zeros((F, (T + 1) * A)), *heads), s, a)
-    return (mean, jax.nn.softplus(stddev)), *logits
-
-
-def plain_alphazero(p, t):
-    """google-deepmind/open_spiel@15e351c.
-
-    open_spiel/python/algorithms/alpha_zero/model.py, without the decay of weights.
-    """
-    policy_logits, values = policy_and_value(p, POSITIONS.s)
-    loss_value = jnp.mean((values - POSITIONS.returns) ** 2)
-    loss_policy = jnp.mean(cross_entropy(POSITIONS.action_weights, policy_logits))
-    return loss_policy + loss_value
-
-
-def encoded(x):
-    """Return the two-hot encodings of rescaled values."""
-    return two_hot(rescale(x), jnp.linspace(-300, 300, M))
-
-
-def plain_muzero(p, t):
-    """google-research/google-research@30adf0e, muzero/learner.py: compute_loss.
-
-    With the masks of muzero/core.py: make_target. Its gradients are scaled, not its
-    losses.
-    """
-    b, (logits, v_logits, r_logits) = VISITED, model(p, VISITED.s, VISITED.a_tm1)
-    policy_mask = b.sample_mask.astype(float)
-    reward_mask = jnp.pad(policy_mask[:, :-1], ((0, 0), (1, 0)))
-    masks = jnp.ones((B, T + 1)), reward_mask, policy_mask
-    r_t = jnp.pad(b.r_t, ((0, 0), (1, 0)))
-    r_logits = jnp.pad(r_logits, ((0, 0), (1, 0), (0, 0)))
-    losses = (
-        cross_entropy(encoded(b.returns * policy_mask), v_logits),
-        cross_entropy(encoded(r_t), r_logits),
-        cross_entropy(b.action_weights, logits),
-    )
-    total = 0.0
-    for loss, mask in zip(losses, masks, strict=True):
-        scale = 1 / jnp.maximum(jnp.sum(mask[:, 1:], axis=-1), 1)
-        weights = jnp.concatenate([jnp.ones((B, 1)), *T * [scale[:, None]]], axis=1)
-        total += jnp.sum(weights * mask * loss, axis=1)
-    return jnp.mean(total)
 
 
 def plain_gumbel_muzero(p, t):
@@ -121,49 +57,10 @@ def plain_gumbel_muzero(p, t):
     return jnp.mean(loss @ jnp.array([1] + T * [1 / T]))
 
 
-def plain_sampled_muzero(p, t):
-    """opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py: _forward_learn.
-
-    And _calculate_policy_loss_cont, without the bonus of entropy, which is that of the
-    last step. `a_samples` are its actions before the tanh.
-    """
-    b, ((mu, sigma), value, reward) = (
-        SAMPLED,
-        gaussian_model(p, SAMPLED.s, SAMPLED.a_tm1),
-    )
-    policy_loss, value_loss, reward_loss = 0.0, 0.0, 0.0
-    for k in range(T + 1):
-        mask = b.sample_mask[:, k]
-        for i in range(N):
-            action = jnp.tanh(b.a_samples[:, k, i])
-            clamped = jnp.clip(action, -1 + 1e-6, 1 - 1e-6)
-            x = (jnp.arctanh(clamped) - mu[:, k]) / sigma[:, k]
-            log_prob = -(x**2) / 2 - jnp.log(sigma[:, k]) - jnp.log(2 * jnp.pi) / 2
-            log_prob = jnp.sum(log_prob - jnp.log(1 - action**2 + 1e-6), axis=-1)
-            weight = b.action_weights[:, k, i] + 1e-6
-            policy_loss -= weight * log_prob * mask
-        target = encoded(b.returns[:, k] * mask)
-        value_loss += cross_entropy(target, value[:, k])
-        if k:
-            target = encoded(b.r_t[:, k - 1] * b.sample_mask[:, k - 1])
-            reward_loss += cross_entropy(target, reward[:, k - 1])
-    return jnp.mean(policy_loss + 0.25 * value_loss + reward_loss) / T
-
-
 HEADS = normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)
-GAUSSIAN = *(0.5 * normal(F, (T + 1) * D) for _ in range(2)), *HEADS[1:]
 
 CASES = {
-    "alphazero": Case(
-        of(recipes.alphazero, policy_and_value, POSITIONS), plain_alphazero, PAIR_PARAMS
-    ),
-    "muzero": Case(of(recipes.muzero, model, VISITED), plain_muzero, (HEADS, None)),
     "gumbel_muzero": Case(
         of(recipes.gumbel_muzero, model, SEARCH), plain_gumbel_muzero, (HEADS, None)
-    ),
-    "sampled_muzero": Case(
-        of(recipes.sampled_muzero, gaussian_model, SAMPLED),
-        plain_sampled_muzero,
-        (GAUSSIAN, None),
     ),
 }

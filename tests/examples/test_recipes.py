@@ -36,6 +36,7 @@ CASES = {
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
     *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
+    "gciql_actor",
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -63,6 +64,8 @@ HELPERS = {
     *("gpi_action", "mppi_plan", "normalize", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
     "fpo_losses",
+    *("td_errors", "flow_sde_steps", "chunks", "qc_actions"),
+    *("with_goal", "vae_actions", "best_value", "perturbed"),
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),

@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help demo test cover trust compat compat-oldest compat-newest examples zoo minatar \
-	bench gpu check wheel docs pdf tex figures release-check clean
+	bsuite bench gpu check wheel docs pdf tex figures release-check clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -70,6 +70,9 @@ zoo: .venv/with-examples  ## Train each recipe on a small task; about 12 minutes
 
 minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.
 	PYTHONPATH=examples $(BIN)/python -m minatar
+
+bsuite: .venv/with-examples  ## Run bsuite, where scores are missing; an hour of two cores.
+	PYTHONPATH=examples $(BIN)/python -m bsuite_sweep
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md

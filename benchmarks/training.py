@@ -122,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Command-line arguments, without the program name.
     """
     options = _parser().parse_args(arguments)
-    jax.config.update("jax_platforms", options.device)
+    if options.device == "cpu":
+        jax.config.update("jax_platforms", "cpu")
     if options.library:
         (name,) = options.names
         serve(_TRAIN[options.library](name))

@@ -50,6 +50,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import matplotlib as mpl
 import numpy as np
 from common import curves
 from common.flags import flag, run
@@ -366,6 +367,7 @@ def train(config: Config) -> dict[str, list[Point]]:
     return curve
 
 
+@mpl.rc_context(curves.STYLE)
 def draw(regret: dict[str, list[Point]], config: Config) -> Figure:
     """Plot the regret of all policies beside the theoretical rates, on two scales."""
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -377,8 +379,8 @@ def draw(regret: dict[str, list[Point]], config: Config) -> Figure:
         power.loglog(pulls, means)
     styles = ["--", ":", "-."]
     for style, (name, rate) in zip(styles, rates(pulls, config).items(), strict=False):
-        logarithmic.semilogx(pulls, rate, style, color="black", label=name)
-        power.loglog(pulls, rate, style, color="black")
+        logarithmic.semilogx(pulls, rate, style, color=curves.INK, label=name)
+        power.loglog(pulls, rate, style, color=curves.INK)
         top = min(top, 3 * rate[-1])
     logarithmic.set(ylim=(0, 1.05 * top), title="Logarithmic regret is a line")
     power.set(ylim=(1, None), title="A power law is a line")

@@ -18,8 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 from absl import app, flags
+from common import curves
 from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parent
@@ -40,6 +42,7 @@ class Run:
     curves: dict[str, np.ndarray]  # [points, 2]: x and evaluation return.
     x_name: str
     seconds: float
+    y_name: str
     picture: bytes  # The example's own plot.
 
 
@@ -69,21 +72,22 @@ def run(name: str, seed: int) -> Run:
         seconds = time.perf_counter() - start
         with open(Path(folder) / "curve.csv", newline="") as file:
             header, *rows = csv.reader(file)
-        picture = (Path(folder) / "curve.png").read_bytes()
+        picture = (Path(folder) / "curve.svg").read_bytes()
     several = header[0] == "curve"
-    curves: dict[str, list[list[float]]] = {}
+    found: dict[str, list[list[float]]] = {}
     for row in rows:
         label = row[0] if several else ""
-        curves.setdefault(label, []).append([float(row[several]), float(row[-1])])
-    arrays = {label: np.asarray(curve) for label, curve in curves.items()}
-    return Run(arrays, header[several], seconds, picture)
+        found.setdefault(label, []).append([float(row[several]), float(row[-1])])
+    arrays = {label: np.asarray(curve) for label, curve in found.items()}
+    return Run(arrays, header[several], seconds, header[-1], picture)
 
 
+@mpl.rc_context(curves.STYLE)
 def plot(name: str, runs: list[Run]) -> None:
     """Plot the median over seeds, and the range from the worst to the best."""
     CURVES.mkdir(exist_ok=True)
     if name in MEANS:
-        (CURVES / f"{name}.png").write_bytes(runs[0].picture)
+        (CURVES / f"{name}.svg").write_bytes(runs[0].picture)
         return
     figure = Figure(figsize=(4, 2.5), layout="constrained")
     axes = figure.subplots()
@@ -93,11 +97,12 @@ def plot(name: str, runs: list[Run]) -> None:
         (line,) = axes.plot(x, np.median(returns, axis=0), label=label)
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(x, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
-    axes.set(xlabel=runs[0].x_name, ylabel="average return", title=name)
+    y_name = runs[0].y_name.replace("eval_", "evaluation ")
+    axes.set(xlabel=runs[0].x_name, ylabel=y_name)
     axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
     if len(runs[0].curves) > 1:
         axes.legend()
-    figure.savefig(CURVES / f"{name}.png", dpi=100)
+    curves.save(figure, CURVES / f"{name}.svg")
 
 
 def lines(name: str, runs: list[Run]) -> str:
@@ -110,7 +115,7 @@ def lines(name: str, runs: list[Run]) -> str:
         final = [each.curves[label][-1, 1] for each in runs]
         title = f"[`{name}`]({name}.py)" + (f", {label}" if label else "")
         rows.append(
-            f"| {title} | {shows} | [curve](curves/{name}.png) "
+            f"| {title} | {shows} | [curve](curves/{name}.svg) "
             f"| {np.median(final):+.2f} | {min(final):+.2f} "
             f"| {len(runs)} | {seconds:.0f} |\n"
         )

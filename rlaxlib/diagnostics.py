@@ -484,6 +484,12 @@ def check_trajectory(
         error, loss = jax.jit(checkify.checkify(loss_function))(...)
         error.throw()
 
+    The result says which streams of a batch are inconsistent, and where::
+
+        check = checkify.checkify(jax.vmap(rlaxlib.check_trajectory))
+        error, ok = check(r_t, discount_t)
+        print(error.get(), jnp.argwhere(~ok))  # Rows of stream and step.
+
     Args:
         r_t: Rewards, shape `[T]`.
         discount_t: Discounts, shape `[T]`.

@@ -487,7 +487,8 @@ def tdc_loss(
     delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
     h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
-    bootstrap = safe.product(stop(rho_tm1 * discount_t), h * v_t)
+    weight = stop(rho_tm1 * discount_t)
+    bootstrap = safe.product(weight, safe.without(weight, h) * v_t)
     value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
     correction = _correction(delta, h_tm1, rho_tm1)
     return value + correction, GradientTdOutputs(value, correction, delta)

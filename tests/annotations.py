@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 import re
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -26,24 +25,19 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def specs_of(function: Callable[..., Any], paths: Iterable[str]) -> dict[str, Spec]:
     """Return the specs of arguments, or of their parts such as `penalties[0].alpha`."""
-    found = {path: specs.read(_hint(function, path)) for path in paths}
-    return {path: spec for path, spec in found.items() if spec}
+    found = {path: _spec(function, path) for path in paths}
+    return {n: x for n, x in found.items() if not (x.parts or x.is_bare)}
 
 
-def _hint(function: Callable[..., Any], path: str) -> Any:
+def _spec(function: Callable[..., Any], path: str) -> Spec:
     name, *steps = re.findall(r"\w+", path)
-    return functools.reduce(_part, steps, hints_of(function).get(name))
+    return functools.reduce(_part, steps, specs.read(hints_of(function).get(name)))
 
 
-def _part(hint: Any, step: str) -> Any:
-    """Return the annotation of a field or an entry."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next(x for x in typing.get_args(hint) if x is not types.NoneType)
-    if specs.is_record(hint):
-        kind = typing.get_origin(hint) or hint  # Of a generic named tuple.
-        return typing.get_type_hints(kind, include_extras=True).get(step)
-    entries = [x for x in typing.get_args(hint) if x is not ...]
-    return entries[int(step) % len(entries)] if entries and step.isdecimal() else None
+def _part(spec: Spec, step: str) -> Spec:
+    """Return the spec of a field or an entry."""
+    key = int(step) % max(len(spec.parts), 1) if step.isdecimal() else step
+    return spec.parts.get(key, specs.read(Any))
 
 
 def has_leading_axes(spec: Spec) -> bool:
@@ -97,12 +91,20 @@ def excluded(
 
 
 def beyond(rule: Interval, step: float, bounds: Mapping[str, float]) -> Iterator[float]:
-    """Yield a number below and one above an interval, an open bound itself."""
+    """Yield a number below and one above an interval, an open bound itself.
+
+    Of an open bound, yield a number inside that single precision rounds to it, too, if
+    it is a lower one or infinite: a normaliser keeps the distance of a decay from 1.
+    """
     ends = (rule.low, rule.has_low, -step), (rule.high, rule.has_high, step)
     for end, is_inside, way in ends:
         bound = bounds.get(end) if isinstance(end, str) else end
         if bound is not None and not (is_inside and np.isinf(bound)):
             yield bound + way * is_inside
+        is_rounded = way < 0 or end == math.inf
+        if bound is not None and not is_inside and is_rounded and step < 1:
+            near = {0.0: 1e-50, math.inf: 1e50, -math.inf: -1e50}
+            yield near.get(bound, bound - math.copysign(1e-9 * bound, way))
 
 
 def with_last(valid: np.ndarray, x: float) -> Any:

@@ -14,4 +14,4 @@ def check_that_one_repeats_and_is_written(example, config, folder):
         header, *rows = csv.reader(file)
     assert header == ["episode", "train_return", "eval_return"]
     assert [tuple(map(float, row)) for row in rows] == curve
-    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "curve.svg").read_bytes().startswith(b"<?xml")

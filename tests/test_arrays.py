@@ -20,7 +20,7 @@ def test_mean_ignores_masked_entries_in_numerator_and_denominator():
     mask = np.array([[True, False, True], [False, False, False]])
     for axis in (None, (0, 1)):
         assert masked_mean(X, mask=mask, axis=axis) == 2.5
-    for axis in (1, -1):
+    for axis in (1, -1, np.int64(1)):
         np.testing.assert_array_equal(masked_mean(X, mask=mask, axis=axis), [2.5, 0.0])
 
 

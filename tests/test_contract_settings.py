@@ -12,7 +12,7 @@ from contract import SINGLE, STEPS, each_row
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rlaxlib
-from rlaxlib._core import recurrence, signatures
+from rlaxlib._core import platforms, signatures
 
 # Functions that do not run on an explicit mesh without `jax.set_mesh`, as JAX's gamma
 # distribution does not.
@@ -116,7 +116,7 @@ LOOPS = {
 
 @each_row("has_arguments", sample=True)
 def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch):
-    monkeypatch.setattr(recurrence.backend, "backends", lambda: {"cpu": 0, "cuda": 1})
+    monkeypatch.setattr(platforms.backend, "backends", lambda: {"cpu": 0, "cuda": 1})
     # In a setting of its own: other tests may have traced the function for a CPU.
     with jax.default_matmul_precision("high"):
         traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
@@ -126,6 +126,19 @@ def test_the_program_of_a_gpu_has_no_loop_over_time_or_samples(row, monkeypatch)
     assert "f64" not in program
     for transfer in ("callback", "infeed", "outfeed", "stablehlo.send"):
         assert transfer not in program
+
+
+@pytest.mark.parametrize("name", ["quantile_regression_loss", "categorical_l2_project"])
+def test_the_program_of_a_gpu_has_no_loop_over_many_samples(name, monkeypatch):
+    monkeypatch.setattr(platforms.backend, "backends", lambda: {"cpu": 0, "cuda": 1})
+    function = getattr(rlaxlib, name)
+
+    def gradient(x):
+        return jax.grad(lambda y: jnp.sum(function(y, x, x) ** 2))(x)
+
+    traced = jax.jit(gradient).trace(jnp.linspace(0.0, 1.0, 200))
+    assert "while" in traced.lower(lowering_platforms=("cpu",)).as_text()
+    assert "while" not in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
 @each_row("has_arguments")

@@ -73,17 +73,15 @@ def sizes_of(signature, given):
     return static | signature.check(given)[2].bound.sizes
 
 
-def assert_fits(result, hint, sizes):
+def assert_fits(result, spec, sizes):
     """Assert that a result has the shapes and kinds of its annotation."""
-    spec = specs.read(hint)
-    if spec is not None and spec.is_array:
+    if spec.is_array:
         if result is None and spec.optional:
             return
         found = binding.bind({"": spec}, {"": binding.type_of(result)}, sizes)
         assert not found.misfit, (result, spec, sizes)
-    elif spec is None:
-        for _, part, value in specs.parts("", hint, result):
-            assert_fits(value, part, sizes)
+    for _, part, value in specs.entries("", spec, result):
+        assert_fits(value, part, sizes)
 
 
 def test_flags_and_options_refuse_what_they_are_not():

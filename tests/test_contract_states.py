@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import typing
 
 import contract
 import jax
@@ -13,7 +12,7 @@ from contract import each_row
 from test_states import FACTORIES
 
 import rlaxlib
-from rlaxlib._core import signatures
+from rlaxlib._core import signatures, specs
 
 STORED = jnp.float32, jnp.bfloat16, jnp.float16, jnp.float64
 MIXES = [(x, y) for x, y in itertools.product(STORED, STORED) if x != y]
@@ -179,7 +178,7 @@ def test_a_loop_begins_from_a_state_of_defaults(name, dtype):
 def test_all_states_of_defaults_are_tested():
     def has_defaults(name):
         states = signatures.read(getattr(rlaxlib, name)).nested.values()
-        classes = {x for hint in states for x in parts_of(hint)}
+        classes = {part for spec in states for part in parts_of(spec)}
         return any(getattr(x, "_field_defaults", {}) for x in classes)
 
     names = {name for name in CARRIED if hasattr(getattr(rlaxlib, name), "signature")}
@@ -189,8 +188,8 @@ def test_all_states_of_defaults_are_tested():
 # --- The rows with a state are all there are. ---
 
 
-def parts_of(hint):
-    return {hint, *typing.get_args(hint)}
+def parts_of(spec):
+    return {x.type for x in specs.within(spec)}
 
 
 def has_successor(name):
@@ -199,7 +198,7 @@ def has_successor(name):
     if not hasattr(function, "signature"):
         return False
     signature = signatures.read(function)
-    states = set().union(*(parts_of(hint) for hint in signature.nested.values()))
+    states = set().union(*(parts_of(spec) for spec in signature.nested.values()))
     returned = {x for x in parts_of(signature.result) if hasattr(x, "_fields")}
     text = re.sub(r"\s+", " ", function.__doc__)
     first = text.split("::")[0]

@@ -8,13 +8,11 @@ end.
 
 import re
 
+import annotations
 import contract
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import rlaxlib
 
 # The last two on either side show whether a result still changes there.
 FINITE = (0.3, 1.0, -1.0, -7.0, 60.0, 1e5, -60.0, -1e5)
@@ -32,6 +30,7 @@ WEIGHTS = frozenset(
     )
 )
 RATIOS = frozenset(["rho_t", "rho_tm1", "state.rho"])  # They may be infinite.
+LAMBDAS = frozenset(["lambda_", "lambda_t"])
 # Neither weights nor data.
 NEITHER = frozenset(["mu_t", "state.scale", "state.num_steps", "tau_src", "tau_q_tm1"])
 ENTRIES = 16  # Entries of each argument that are tried.
@@ -44,22 +43,26 @@ EXCEPTIONS = {
     # NaN in data is shown, not sorted, clipped or compared away.
     r"impute\w+ tau\w*=1": "sorted",
     r"td3_target_action stddev=0 minimum=nan": "compared",
+    r"dormant_fraction threshold=0": "compared",
     r"trust_region_step_size max_kl=0": "compared",
     r"leaky_vtrace\S* \S+ rho_tm1=nan": "clipped",
     r"rank_probabilities \S+ priorities": "sorted",
-    r"diffusion_reverse_step clip=0 predictions=nan": "clipped",
+    r"diffusion_reverse_step clip=0 predictions": "clipped",
     r"advantage_weight\w+ max_weight=0 adv=nan": "clipped",
+    r"crr_weights max_weight=0 \w+=nan": "clipped",
+    r"acer_policy_loss max_weight=0 mu_logits": "clipped, behind a softmax",
     r"munchausen_q_learning \S+ target_q_tm1": "clipped, behind a softmax",
     r"categorical_q_learning discount_t=1 q_logits_t": "an action that is not greedy",
     r"vmpo\w+ importance_weights=0": "ranked",
     r"(cem|mppi)_update \S+ actions": "the deviation of elites, clipped",
-    r"level_probabilities temperature=0": "positive",
     r"\w*mpo_\w+ \S+epsilon=0": "the bound of a relative divergence",
     r"acer_trust_region max_change=0 kl_gradient": "clipped",
     r"mppi_update momentum=0 returns=inf": "a softmax",
     r"(cmpo_policy_targets|completed_q_values) action_mask=0": "a legal action",
     r"(gumbel_policy_targets|categorical_mpo_loss) action_mask=0": "a legal action",
-    r"mixed_value action_mask=0": "a legal action",
+    r"(mixed_value|straight_through_sample) action_mask=": "a legal action",
+    r"(\w*softmax|\w*greedy)\.\w+ action_mask=": "a legal action",
+    r"off_policy_evaluation rho_tm1=0 rho_tm1=": "products of ratios are finite",
     # The state of a statistic is finite, a standard deviation and a product positive.
     r"(rnd_reward|bandit_update|sliding_window_update) \S+ state": "state",
     r"bandit_update discount=0 reward": "another arm",
@@ -72,8 +75,10 @@ EXCEPTIONS = {
     # A product of two data, of which the other is NaN.
     r"(dutch_trace|emphatic_trace|true_online_td_lambda) .* gradient": "a trace",
     r"(obgd_step_size|linucb_scores) .* gradient": "a step size, and a score",
-    r"(policy_gradient|entropy)_loss w_t=0 logits_t\S+ gradient": "a softmax",
-    r"exp3_probabilities exploration=1 .* gradient": "a softmax",
+    r"transformed_lambda_returns lambda_=1 v_t=nan gradient": "a transform",
+    r"(exp3_prob|unimix_log)\w+ \w+=1 .* gradient of (exploration|mix)": "a softmax",
+    # At an infinite value a gradient of -1, as that of a prediction, is 0.
+    r"(leaky_)?vtrace\S* rho_tm1=0 v_tm1\S+ gradient of v_tm1": "stopped",
 }
 
 # Streams whose outputs are linear in their data: if one is NaN, the gradients of the
@@ -103,22 +108,27 @@ FEW = (
 
 
 def bounds(row, name):
-    """Return the bounds that the signature states for an argument."""
-    rules = row.specs[name].rules if name in row.specs else ()
-    found = [re.fullmatch(r"in [\[(](\S+), (\S+)[\])]", str(rule)) for rule in rules]
-    return found[0].groups() if found and found[0] else ("-inf", "inf")
+    """Return the bounds that the signature states for an argument, such as `[0, 1]`."""
+    spec = annotations.specs_of(row.annotated, [name]).get(name)
+    rules = spec.rules if spec else ()
+    found = [re.fullmatch(r"in ([\[(]\S+), (\S+[\])])", str(rule)) for rule in rules]
+    return found[0].groups() if found and found[0] else ("(-inf", "inf)")
+
+
+def is_weight(row, name):
+    return bounds(row, name)[0] == "[0" or name in WEIGHTS
 
 
 def weights_of(row, inputs):
     """Yield name, index and value of the entries at which a weight is 0."""
     for name, x in inputs.items():
-        low, high = bounds(row, name)
+        high = bounds(row, name)[1]
         index = tuple(size // 2 for size in x.shape)
         if x.dtype == bool:
             yield name, index, not x[index]
-        elif contract.is_float(x) and (low == "0" or name in WEIGHTS):
+        elif contract.is_float(x) and is_weight(row, name):
             yield name, index, 0.0
-        if contract.is_float(x) and (low, high) == ("0", "1"):
+        if contract.is_float(x) and bounds(row, name)[0][1:] == "0" and high == "1]":
             yield name, index, 1.0  # Then `1 - x` is 0.
 
 
@@ -126,7 +136,7 @@ def data_of(row, inputs):
     """Yield name and index of the entries to replace."""
     rng = np.random.default_rng(0)
     for name, x in inputs.items():
-        is_data = bounds(row, name)[0] == "-inf" and name not in WEIGHTS | NEITHER
+        is_data = bounds(row, name)[0] == "(-inf" and name not in WEIGHTS | NEITHER
         if contract.is_float(x) and (is_data or name in RATIOS):
             every = list(np.ndindex(x.shape))
             chosen = rng.permutation(len(every))[:ENTRIES]
@@ -134,10 +144,17 @@ def data_of(row, inputs):
 
 
 def inputs_of(row):
-    """Sample arguments, with the masks that may be left out and no discount of 0."""
+    """Sample arguments, with the coefficients and masks that may be left out.
+
+    No discount is 0.
+    """
     inputs = {
         name: np.array(x) for name, x in row.make(np.random.default_rng(0)).items()
     }
+    for name, each in row.parameters.items():
+        is_set = name in inputs or name in row.settings
+        if isinstance(each.default, float) and not is_set and is_weight(row, name):
+            inputs[name] = np.array(each.default)
     if row.multistep:
         steps = np.ones(contract.STEPS, bool)
         inputs = {"sample_mask": steps, "truncated_t": ~steps} | inputs
@@ -167,33 +184,34 @@ def replaced(inputs, name, entry, value):
     return inputs | {name: x}
 
 
-def program_of(row, moved, inputs):
+def program_of(row, leaf):
     """Return a function that is compiled for many cases.
 
     Args:
         row: The function's row.
-        moved: Names of the arguments to differentiate by.
-        inputs: Arguments of one case.
+        leaf: The output to differentiate, the others are not used.
 
     Returns:
-        A function of arguments and weights, which returns the floats of the outputs and
-        the gradient of their weighted sum; and the number of these floats.
+        A function of arguments and weights, which returns the output and the gradient
+        of its weighted sum.
     """
     call = row.call()
     key = {} if row.key is None else {row.key: jax.random.key(0)}
 
-    def outputs(inputs):
-        found = jax.tree.leaves(call(**key | inputs))
-        floats = [x.ravel() for x in found if contract.is_float(x)]
-        return jnp.concatenate([jnp.zeros(0), *floats])
-
     def program(inputs, weights):
-        free = {name: inputs[name] for name in moved}
-        found, pull = jax.vjp(lambda free: outputs(inputs | free), free)
+        free = {name: inputs[name] for name in row.variables}
+
+        def output(free):
+            return floats(call(**key | inputs | free))[leaf]
+
+        found, pull = jax.vjp(output, free)
         return found, pull(weights)[0]
 
-    one = contract.to_jax(inputs, np.float32)
-    return jax.jit(jax.vmap(program)), jax.eval_shape(outputs, one).size
+    return jax.jit(jax.vmap(program))
+
+
+def floats(outputs):
+    return [x for x in jax.tree.leaves(outputs) if contract.is_float(x)]
 
 
 def faults(found):
@@ -223,30 +241,41 @@ def faults_of(row):
     shape = len(cases), len(cases[0])
     joined = {n: np.stack([x[n] for case in cases for x in case]) for n in inputs}
     batch = contract.to_jax(joined, np.float32)
-    data = {name for name, _ in data_of(row, inputs) if name not in RATIOS}
-    moved = [name for name in row.variables if name in data and row.gradients.exist]
-    program, size = program_of(row, moved, inputs)
+    key = {} if row.key is None else {row.key: jax.random.key(0)}
+    one = contract.to_jax(inputs, np.float32)
+    leaves = floats(jax.eval_shape(row.call(), **key | one))
+    found = []
 
-    def evaluate(weights):
-        found = program(batch, weights.reshape(-1, size).astype(np.float32))
-        return jax.tree.map(lambda x: np.array(x).reshape(*shape, *x.shape[1:]), found)
+    def split(x):
+        return np.array(x).reshape(*shape, *x.shape[1:])
 
-    if not size:
-        return []
-    outputs, _ = evaluate(np.zeros((*shape, size)))
-    unaffected, wrong = faults(outputs)
-    _, gradient = evaluate(np.broadcast_to(unaffected, outputs.shape))
-    found = [(*labels[case], value) for case, value in wrong]
-    for by, slope in gradient.items():
-        for case, (_, _, name, entry) in enumerate(labels):
-            if name == by:
-                slope[(case, slice(None), *entry)] = 0  # That of the entry itself.
-        _, wrong = faults(slope)
-        # Elsewhere an output that is NaN has the gradient `0 * NaN`.
-        whole = [row.name in LINEAR or each.all() for each in unaffected]
-        wrong = [x for x in wrong if whole[x[0]] and labels[x[0]][2] not in RATIOS]
-        found += [(*labels[case], value, f"gradient of {by}") for case, value in wrong]
+    for leaf, x in enumerate(leaves):
+        program = program_of(row, leaf)
+
+        def evaluate(weights, program=program):
+            weights = weights.reshape(-1, *weights.shape[2:]).astype(np.float32)
+            return jax.tree.map(split, program(batch, weights))
+
+        outputs, _ = evaluate(np.zeros((*shape, *x.shape)))
+        unaffected, wrong = faults(outputs)
+        found += [(*labels[case], value) for case, value in wrong]
+        _, gradient = evaluate(np.broadcast_to(unaffected, outputs.shape))
+        for by, slope in gradient.items():
+            _, wrong = faults(slope)
+            found += [
+                (*labels[case], value, f"gradient of {by}")
+                for case, value in wrong
+                if unaffected[case].all() or is_linear(row, by, labels[case][2])
+            ]
     return found
+
+
+def is_linear(row, by, name):
+    """Return whether a NaN output keeps the gradients of the others finite.
+
+    Elsewhere it has the gradient `0 * NaN`.
+    """
+    return row.name in LINEAR and not {by, name} & (WEIGHTS | RATIOS | LAMBDAS)
 
 
 def has_weights(row):
@@ -263,19 +292,7 @@ def is_exception(row, weight, value, name, entry, x, *gradient):
     return any(re.match(pattern, text) for pattern in EXCEPTIONS)
 
 
-# Files of their own test logits, log-probabilities and scores.
-OTHERS = {
-    *rlaxlib.distributions.__all__,
-    *rlaxlib.evaluation.__all__,
-    *rlaxlib.llm.__all__,
-}
-ROWS = [
-    row
-    for row in contract.collect()
-    if row.name.partition(".")[0] not in OTHERS
-    and row.has_arguments
-    and has_weights(row)
-]
+ROWS = [row for row in contract.collect() if row.has_arguments and has_weights(row)]
 
 
 @pytest.mark.trust

@@ -187,13 +187,25 @@ def test_masked_logits_count_as_deleted(row):
 
 @pytest.mark.trust
 @each(ALIKE)
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float64], ids=["bfloat16", "x64"])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, np.float64])
 def test_the_lowest_float_of_any_dtype_masks(row, dtype):
     promotion = jax.numpy_dtype_promotion("standard")  # Temperatures are float32.
     with contract.x64(dtype == np.float64), promotion:
         fills = [float(jnp.finfo(dtype).min), -np.inf]
         if fits(row, 3):
             compare(row, 3, fills, temperatures_of(row), dtype)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, np.float32])
+def test_the_lowest_float_is_no_legal_action(dtype):
+    """In float16 it is -65504, which is no more than a low logit in float32."""
+    logits = np.array([0.0, 0.0, 0.0, jnp.finfo(dtype).min], dtype)
+    policy = rlaxlib.clipped_entropy_softmax(entropy_clip=0.5)
+    mean = (
+        np.float64(policy.entropy(logits)),
+        np.float64(rlaxlib.mellowmax(logits, 1.0)),
+    )
+    np.testing.assert_allclose(mean, [0.5 * np.log(3), 0.0], atol=3e-3)
 
 
 @each(DRAWN)

@@ -1,9 +1,11 @@
 """Test objects of settings: distributions, transform pairs and normalisers."""
 
 import dataclasses
+import inspect
 import pickle
 from typing import NamedTuple
 
+import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,6 +183,26 @@ def test_settings_cannot_be_changed(name):
     for field in dataclasses.fields(made):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(made, field.name, 1.0)
+
+
+FACTORIES = [name for name in OBJECTS if inspect.isfunction(getattr(rlaxlib, name))]
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_an_array_that_changes_later_changes_no_setting(name):
+    made, factory = OBJECTS[name][0](), getattr(rlaxlib, name)
+    settings = {
+        each: getattr(made, each)
+        for each in inspect.signature(factory).parameters
+        if hasattr(made, each)
+    }
+    for each, spec in annotations.specs_of(factory, settings).items():
+        if spec.kind == "Float":
+            value = np.array(settings[each], np.float32)
+            kept = getattr(factory(**settings | {each: value}), each)
+            expected = np.array(kept)
+            value -= 0.25
+            np.testing.assert_array_equal(kept, expected)
 
 
 @each_object

@@ -6,7 +6,6 @@ in [0, 1], shape `[T]`.` A range of all finite numbers is stated as "finite".
 
 import inspect
 import re
-import typing
 
 import catalog
 import pytest
@@ -145,11 +144,11 @@ def documented():
     for name, signature in checked.items():
         yield name, catalog.complete(things[name]), signature.specs
     nested = [x for each in checked.values() for x in each.nested.values()]
-    states = {part for hint in nested for part in (hint, *typing.get_args(hint))}
-    for state in filter(inspect.isclass, states):
-        fields = {n: specs.read(hint) for n, hint in specs.fields(state).items()}
-        found = {n: spec for n, spec in fields.items() if spec}
-        yield state.__name__, inspect.getdoc(state), found
+    states = {x.type: x for each in nested for x in specs.within(each) if x.parts}
+    for state, spec in states.items():
+        if inspect.isclass(state):
+            found = {n: x for n, x in spec.parts.items() if not (x.parts or x.is_bare)}
+            yield state.__name__, inspect.getdoc(state), found
 
 
 def is_checked(thing):

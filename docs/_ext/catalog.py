@@ -1,4 +1,4 @@
-"""What the manual tells of the library, read from its code: names, topics and papers.
+"""What the manual tells of the library, read from its code: names, uses and papers.
 
 It needs nothing but the library, so that the tests read it too.
 """
@@ -23,18 +23,7 @@ TOPICS = {
 }
 # Every public name that belongs to a topic, and the topic.
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
-
-
-def topics():
-    """Return topics and their contents, a row each, as `help(rlaxlib)` lists them."""
-    rows = []
-    for line in rlaxlib.__doc__.split("Topics:\n\n")[1].split("\n\n")[0].splitlines():
-        names, contents = line[4:26].strip(), line[26:]
-        if names and not (rows and rows[-1][0].endswith(",")):
-            rows.append([names, contents])
-        else:
-            rows[-1] = [f"{rows[-1][0]} {names}".strip(), f"{rows[-1][1]} {contents}"]
-    return rows
+RLAX = (DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split()
 
 
 class Paper(NamedTuple):
@@ -124,7 +113,7 @@ def returns(name):
 
 def examples():
     """List the examples that have a learning curve."""
-    return sorted(path.stem for path in EXAMPLES.glob("curves/*.png"))
+    return sorted(path.stem for path in EXAMPLES.glob("curves/*.*"))
 
 
 def docstring_of_example(name):
@@ -138,32 +127,35 @@ def docstring_of_example(name):
 @functools.cache
 def uses():
     """Return the algorithms, examples and pages that use each name, as links."""
-    found = {}
-
-    def add(kind, link, code):
-        for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", code)):
-            found.setdefault(name, {}).setdefault(kind, []).append(link)
-
+    code, found = {}, {}
     for name, each in algorithms().items():
         title = each.facts["title"].partition(":")[0]
-        add("Algorithms", f":doc:`{title} </algorithms/{name}>`", each.code)
-    for each in examples():
-        link = f":doc:`{each} </gallery/{each}>`"
-        add("Examples", link, _read(EXAMPLES / f"{each}.py"))
+        code["Algorithms", f"{title} </algorithms/{name}>"] = each.code
+    for name in examples():
+        code["Examples", f"{name} </gallery/{name}>"] = _read(EXAMPLES / f"{name}.py")
     for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
-        code = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
-        link = f":doc:`/{path.relative_to(DOCS).with_suffix('').as_posix()}`"
-        add("Guide", link, "".join(code))
+        blocks = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
+        page = path.relative_to(DOCS).with_suffix("").as_posix()
+        code["Guide", f"/{page}"] = "".join(blocks)
+    for (kind, page), text in code.items():
+        for name in dict.fromkeys(re.findall(r"\brlaxlib\.(?:[a-z]+\.)?(\w+)", text)):
+            links = found.setdefault(name, {}).setdefault(kind, [])
+            links.append(f":doc:`{page}`")
     return found
 
 
 def similar(name):
-    """List the names that a name is easily taken for, and others of its chapter."""
+    """List the names that a name is easily taken for."""
     groups = map(str.split, _read(DOCS / "_ext" / "similar.txt").splitlines())
-    others = [each for group in groups if name in group for each in group]
+    listed = [each for group in groups if name in group for each in group]
+    return [each for each in listed if each != name]
+
+
+def neighbors(name):
+    """List other names of the chapter."""
     (chapter,) = (each for each in chapters(NAMES[name]) if name in each.__all__)
-    near = [each for each in names_of(chapter) if each not in others][:5]
-    return [[each for each in part if each != name] for part in (others, near)]
+    others = [name, *similar(name)]
+    return [each for each in names_of(chapter) if each not in others][:5]
 
 
 # --- Papers. ---
@@ -177,20 +169,18 @@ def references(name):
 
 
 def parse(reference):
-    """Return the paper of an entry, and where in it to look, if the entry says so.
+    """Return the paper of an entry.
 
     Raises:
         ValueError: If it is not an entry: authors, title in asterisks, year, URL.
     """
-    form = r"(?P<authors>.+?), \*(?P<title>.+?)(?<!\\)\*(?P<rest>.*)\. (?P<url>http\S+)"
+    form = r"(.+?), \*(.+?)(?<!\\)\*(.*)\. (http\S+)"
     match = re.fullmatch(form, reference)
     if not match:
         raise ValueError(f"Not authors, *title*, year. URL: {reference}")
-    rest = [each for each in match["rest"].split(", ") if each]
-    years = [each for each in rest if re.fullmatch(r"\d{4}", each)]
-    where = ", ".join(each for each in rest if each not in years)
-    year = years[0] if years else ""
-    return Paper(year, match["authors"], match["title"], match["url"]), where
+    authors, title, rest, url = match.groups()
+    year = re.search(r"(?<=, )\d{4}\b", rest)
+    return Paper(year[0] if year else "", authors, title, url)
 
 
 @functools.cache
@@ -199,7 +189,7 @@ def papers():
     found = {}
     for name in NAMES:
         for reference in references(name):
-            found.setdefault(parse(reference)[0], []).append(name)
+            found.setdefault(parse(reference), []).append(name)
     return dict(sorted(found.items()))
 
 

@@ -9,7 +9,6 @@ import catalog
 import equations
 import latex2mathml.converter
 import pages
-from algorithms import DOCS
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
@@ -19,28 +18,24 @@ from sphinx.util.inspect import stringify_signature
 
 def add_notebook(app, page, source):
     """Link to the notebook of a page."""
-    if (DOCS / "notebooks" / f"{page}.ipynb").exists():
-        source[0] += (
-            f"\n\n{{download}}`This page as a notebook </notebooks/{page}.ipynb>`"
-        )
+    if page.startswith(("guide/", "algorithms/")):
+        file = f"/notebooks/{page}.ipynb"
+        source[0] += f"\n\n{{download}}`This page as a notebook <{file}>`"
 
 
 def link_names(app, doctree):
-    """Make links of public names between backticks in Markdown pages."""
-    if Path(app.env.doc2path(app.env.docname)).suffix != ".md":
+    """Link public names between backticks in Markdown, and topics on the front page."""
+    page = app.env.docname
+    if Path(app.env.doc2path(page)).suffix != ".md":
         return
+    form = rf"(?:rlaxlib\.)?(?:(?:{'|'.join(catalog.TOPICS)})\.)?(\w+)"
+    known = catalog.NAMES | (catalog.TOPICS if page == "index" else {})
     for literal in list(doctree.findall(nodes.literal)):
-        text = literal.astext().removeprefix("rlaxlib.")
-        name = re.split(r"[.(]", text)[0] if text.partition(".")[0] else ""
-        name = text.partition(".")[2] if name in catalog.TOPICS else name
+        match = re.match(form, literal.astext())
         inside = isinstance(literal.parent, nodes.reference | addnodes.pending_xref)
-        if name in catalog.NAMES and not inside:
-            link = addnodes.pending_xref(
-                refdomain="py",
-                reftype="obj",
-                reftarget=f"rlaxlib.{name}",
-                refdoc=app.env.docname,
-            )
+        if match and match[1] in known and not inside:
+            target = {"reftype": "obj", "reftarget": f"rlaxlib.{match[1]}"}
+            link = addnodes.pending_xref(refdomain="py", refdoc=page, **target)
             literal.replace_self(link)
             link += literal
 
@@ -133,11 +128,10 @@ def prepare(app, page, template, context, doctree):
         app.add_js_file(None, body=f"const SUMMARIES = {json.dumps(summaries)};")
 
 
-def finish(app, page, template, context, doctree):
-    """Let names break at underscores, and load images when they are seen."""
+def break_names(app, page, template, context, doctree):
+    """Let names break at underscores."""
     for part in {"body", "toc", "furo_navigation_tree"} & set(context):
-        text = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
-        context[part] = text.replace("<img ", '<img loading="lazy" ')
+        context[part] = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
 
 
 def setup(app):
@@ -154,7 +148,7 @@ def setup(app):
     app.connect("doctree-read", read_equations)
     app.connect("doctree-read", keep_summary)
     app.connect("html-page-context", prepare, priority=100)
-    app.connect("html-page-context", finish, priority=900)
+    app.connect("html-page-context", break_names, priority=900)
     app.add_css_file("manual.css")
     app.add_js_file("manual.js", defer="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,8 +6,6 @@ of the guide and of algorithms as notebooks.
 """
 
 import doctest
-import inspect
-import itertools
 import re
 
 import catalog
@@ -26,90 +24,42 @@ def write(app):
     """Write all pages that have changed: Sphinx reads those alone."""
     pages = {f"gallery/{each}.md": example(each) for each in catalog.examples()}
     for name, each in algorithms().items():
-        pages[f"algorithms/{name}.md"] = text = algorithm(each)
+        text = render("algorithm.md", algorithm=each)
+        pages[f"algorithms/{name}.md"] = text
         pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
     for path in (DOCS / "guide").glob("*.md"):
         pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
     for topic in catalog.TOPICS:
-        pages[f"api/{topic}.rst"] = topic_page(topic)
-        pages |= {f"api/{topic}/{n}.rst": name_page(n) for n in catalog.names(topic)}
-    lists = {
-        "algorithms": {"algorithms": algorithms().values()},
-        "gallery": {"examples": catalog.examples()},
-        "names": {"groups": names()},
-        "papers": {"papers": catalog.papers().items()},
-        "topics": {"topics": catalog.topics()},
-    }
-    for name, values in lists.items():
-        pages[f"api/{name}.txt"] = _render(f"{name}.md", **values)
-    for path in (
-        x
-        for folder in ("algorithms", "api", "gallery", "notebooks")
-        for x in (DOCS / folder).rglob("*.*")
-    ):
-        if path.relative_to(DOCS).as_posix() not in pages:
-            path.unlink()
-    for page, text in pages.items():
-        (DOCS / page).parent.mkdir(parents=True, exist_ok=True)
-        if not (DOCS / page).exists() or (DOCS / page).read_text("utf-8") != text:
-            (DOCS / page).write_text(text, encoding="utf-8")
+        pages[f"api/{topic}.rst"] = render("topic.rst", topic=topic)
+        for name in catalog.names(topic):
+            pages[f"api/{topic}/{name}.rst"] = render("name.rst", name=name)
+    for name in ("algorithms", "gallery", "names", "papers"):
+        pages[f"api/{name}.txt"] = render(f"{name}.md")
+    for folder in ("algorithms", "api", "gallery", "notebooks"):
+        for path in (DOCS / folder).rglob("*.*"):
+            if path.relative_to(DOCS).as_posix() not in pages:
+                path.unlink()
+    for path, text in ((DOCS / page, text) for page, text in pages.items()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
-def topic_page(topic):
-    """Return the page of a topic: its docstring, and a table for each chapter."""
-    module, chapters = catalog.TOPICS[topic], catalog.chapters(topic)
-    titles = [
-        x is not module and catalog.summary(x.__doc__).strip(".") for x in chapters
-    ]
-    return _render(
-        "topic.rst",
-        topic=topic,
-        about=inspect.getdoc(module),
-        chapters=zip(titles, map(catalog.names_of, chapters), strict=True),
-        rlax=(DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split(),
-    )
-
-
-def name_page(name):
-    """Return the page of a function: docstring, uses, similar names, and keywords."""
-    thing, keywords = getattr(rlaxlib, name), catalog.known_as().get(name, {})
-    kinds = {"function": inspect.isfunction(thing), "class": inspect.isclass(thing)}
-    return _render(
-        "name.rst",
-        name=name,
-        topic=catalog.NAMES[name],
-        kind=next((kind for kind, is_kind in kinds.items() if is_kind), "data"),
-        text=with_math(catalog.docstring(name)),
-        # Search shows what a main entry, with a "!", leads to before the others.
-        entries={name: True} | keywords,
-        uses=catalog.uses().get(name, {}),
-        similar=catalog.similar(name),
-        keywords=keywords,
-    )
+def render(template, **values):
+    """Return a page by its template."""
+    return TEMPLATES.get_template(template).render(**values)
 
 
 def example(name):
     """Return the page of an example: docstring, curve and source."""
-    form = r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)"  # A list of functions.
-    text = re.sub(
-        form,
-        lambda x: f"- `{x[1].replace(', ', '`, `')}`: {x[2]}",
-        catalog.docstring_of_example(name),
-        flags=re.M,
-    )
-    return _render("example.md", name=name, text=text)
 
+    def item(match):  # Of a list of functions.
+        return f"- `{match[1].replace(', ', '`, `')}`: {match[2]}"
 
-def algorithm(each):
-    """Return the page of an algorithm."""
-    names = dict.fromkeys(re.findall(r"\brlaxlib\.(\w+)", each.code))
-    return _render(
-        "algorithm.md",
-        algorithm=each,
-        algorithms=algorithms(),
-        names=names,
-        training=training(each.name),
-    )
+    text = catalog.docstring_of_example(name)
+    form = r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)"
+    text = re.sub(form, item, text, flags=re.M)
+    return render("example.md", name=name, text=text)
 
 
 def notebook(text, language="py"):
@@ -117,13 +67,14 @@ def notebook(text, language="py"):
 
     Blocks of code that the manual only shows are cells if `language` is `python`.
     """
-    block = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
-    text = re.sub(block, rf"\1{language}\n", text, flags=re.M)
+
+    def script(match):
+        return doctest.script_from_examples(match[0])
+
+    shown = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
+    text = re.sub(shown, rf"\1{language}\n", text, flags=re.M)
     text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
-    prompts = r"(?<=^```python\n)>>> (?:.|\n)*?(?=^```$)"
-    text = re.sub(
-        prompts, lambda x: doctest.script_from_examples(x[0]), text, flags=re.M
-    )
+    text = re.sub(r"^>>> (?:.|\n)*?(?=^```$)", script, text, flags=re.M)
     found = jupytext.reads(text, "md")
     found.nbformat_minor = 4  # The last without an id, which is random, for each cell.
     for cell in found.cells:
@@ -132,21 +83,15 @@ def notebook(text, language="py"):
 
 
 def names():
-    """Return others' names by letter, with those of ours that each leads to."""
-    groups = {}
+    """Return letter, order, others' names, and those of ours that they lead to."""
+    groups, rows = {}, []
     for library, alias, ours in catalog.aliases():
         text = f"`{alias}` ({library})" if library else alias
         groups.setdefault(tuple(ours), {})[text.replace("|", r"\|")] = None
-
-    def letters(group):
-        return re.sub(r"[\W_]", "", next(iter(group[1]))).lower()
-
-    def part(group):
-        first = letters(group)[0].upper()
-        return first if "A" <= first <= "Z" else "Others"
-
-    rows = sorted(groups.items(), key=lambda x: (part(x) == "Others", letters(x)))
-    return [(letter, list(group)) for letter, group in itertools.groupby(rows, part)]
+    for ours, texts in groups.items():
+        letters = re.sub("[^A-Z]", "", next(iter(texts)).upper())
+        rows.append((letters[:1], letters, list(texts), ours))
+    return sorted(rows)
 
 
 def with_math(text):
@@ -154,32 +99,27 @@ def with_math(text):
     return re.sub(r"^( *)::$", r"\1.. math::", text, flags=re.M)
 
 
-def _render(template, **values):
-    return TEMPLATES.get_template(template).render(**values)
-
-
 def _links(text):
     """Link the papers and the code that a docstring names, in Markdown."""
-
-    def paper(match):
-        authors, url, end = match.groups()
-        title = titles.get(url)
-        link = f"{authors}, [*{title}*]({url})" if title else f"[{authors}]({url})"
-        return link + end
-
-    titles = {paper.url: paper.title for paper in catalog.papers()}
-    form = r"([A-Z][^.;,]*(?: et al\.)?, \d{4}), (https?://\S+?)([.,;](?:\s|$))"
-    text = re.sub(form, paper, text)
+    titles = {paper.url: f", *{paper.title}*" for paper in catalog.papers()}
+    form = r"([A-Z][^.;,]*(?: et al\.)?, \d{4}), (https?://\S+?)(?=[.,;](?:\s|$))"
+    text = re.sub(form, lambda x: f"[{x[1]}{titles.get(x[2], '')}]({x[2]})", text)
     form = r"github\.com/([\w.-]+/[\w.-]+)@(\w+), ([\w./-]+\w)"
     return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)
 
 
-TEMPLATES.globals["agents"] = FACTS["agents"]
+TEMPLATES.globals |= {
+    "agents": FACTS["agents"],
+    "algorithms": algorithms,
+    "catalog": catalog,
+    "names": names,
+    "rlaxlib": rlaxlib,
+    "training": training,
+    "with_math": with_math,
+}
 TEMPLATES.filters |= {
-    "about": lambda example: catalog.summary(catalog.docstring_of_example(example)),
     "code": "`{}`".format,
     "links": _links,
     "ref": ":py:obj:`{0} <rlaxlib.{0}>`".format,
-    "returns": catalog.returns,
     "summary": lambda name: catalog.summary(catalog.docstring(name)),
 }

@@ -5,7 +5,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure
+
+INK = "#787b83"
+COLORS = (
+    *("#2f7fd6", "#d97b1f", "#2f9467", "#d6455d", "#8f6bd6"),
+    *("#a8763e", "#d06bb0", "#2a9fb0"),
+)
+STYLE = {  # Transparent, and legible on light pages and on dark ones.
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": cycler(color=COLORS),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "savefig.facecolor": "none",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rlaxlib",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
 
 Curve = Sequence[Any]  # Named tuples of one type, with fields x, y, y, ...
 
@@ -22,7 +48,7 @@ def report(
     Args:
         curves: A curve, or a dictionary of named curves.
         title: Title of the plot.
-        folder: Folder for `curve.csv` and `curve.png`, created if missing.
+        folder: Folder for `curve.csv` and `curve.svg`, created if missing.
         ylabel: Label of the vertical axis.
         figure: Plot to write; or None for lines over the first field.
     """
@@ -38,8 +64,14 @@ def report(
     with open(path / "curve.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     figure = figure or _plot(named, title, ylabel)
-    figure.savefig(path / "curve.png")
-    print(f"Learning curve: {path / 'curve.csv'}, {path / 'curve.png'}")
+    save(figure, path / "curve.svg")
+    print(f"Learning curve: {path / 'curve.csv'}, {path / 'curve.svg'}")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, which is the same each time."""
+    with mpl.rc_context(STYLE):
+        figure.savefig(path, metadata={"Date": None})
 
 
 def _print(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -53,6 +85,7 @@ def _format(value: Any) -> str:
     return f"{value:+.2f}" if isinstance(value, float) else str(value)
 
 
+@mpl.rc_context(STYLE)
 def _plot(curves: Mapping[str, Curve], title: str, ylabel: str) -> Figure:
     figure = Figure(layout="constrained")  # Without pyplot, no display is needed.
     axes = figure.subplots()

@@ -146,19 +146,26 @@ def d4pg_critic(params, target_params, apply, batch, low=-150.0, high=150.0):
     return jnp.mean(loss)
 
 
-def d4pg_actor(params, apply, batch, low=-150.0, high=150.0):
+def d4pg_actor(params, apply, batch, low=-150.0, high=150.0, max_norm=1.0):
     """D4PG, actor: the deterministic policy gradient of the mean of the critic.
 
-    Barth-Maron et al., 2018, https://arxiv.org/abs/1804.08617. Source:
+    As in the code, it learns at the next observations, the gradient of an action has a
+    norm of at most `max_norm`, and the loss is a mean over the D dimensions of actions.
+    The paper has the observations themselves, no bound and a sum. Barth-Maron et al.,
+    2018, https://arxiv.org/abs/1804.08617. Source:
     github.com/google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py, the same
-    gradient. Usual: Adam 1e-4, Gaussian noise of scale 0.3.
+    loss. Usual: Adam 1e-4, Gaussian noise of scale 0.3.
     """
+    critic = jax.lax.stop_gradient(params.critic)
 
-    def mean(params, s, a):
-        logits = apply.critic(params, s, a)
-        return jax.nn.softmax(logits) @ jnp.linspace(low, high, logits.shape[-1])
+    def total(a):
+        logits = apply.critic(critic, batch.s_t, a)
+        atoms = jnp.linspace(low, high, logits.shape[-1])
+        return jnp.sum(jax.nn.softmax(logits) @ atoms)
 
-    return ddpg_actor(params, ActorCritic(apply.actor, mean), batch)
+    a_t = apply.actor(params.actor, batch.s_t)
+    loss = jax.vmap(rlaxlib.dpg_loss, (0, 0, None))
+    return jnp.mean(loss(a_t, jax.grad(total)(a_t), max_norm))
 
 
 def sample_tanh_normal(key, mu, sigma):
@@ -203,18 +210,19 @@ def sac_actor(params, apply, batch, key, temperature):
     return jnp.mean(loss)
 
 
-def sac_temperature(log_temperature, params, apply, batch, key, target_entropy):
+def sac_temperature(
+    log_temperature, params, apply, batch, key, target_entropy, kind="alpha"
+):
     """SAC, temperature: raised while the entropy is below its target.
 
     Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
     github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, the
-    same loss. Usual (paper, table 1): Adam 3e-4, target entropy -D.
+    same loss. The code of REDQ, TQC, CQL and EDAC, in PyTorch, has log α in place of α,
+    the kind "log_alpha". Usual (paper, table 1): Adam 3e-4, target entropy -D.
     """
     _, log_prob = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
-    loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None))(
-        log_temperature, log_prob, target_entropy
-    )
-    return jnp.mean(loss)
+    loss = jax.vmap(rlaxlib.sac_temperature_loss, (None, 0, None, None))
+    return jnp.mean(loss(log_temperature, log_prob, target_entropy, kind))
 
 
 def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
@@ -246,7 +254,7 @@ def redq_actor(params, apply, batch, key, temperature):
 
     Chen et al., 2021, https://arxiv.org/abs/2101.05982. Source:
     github.com/watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py, the same loss; its
-    temperature has the loss of `sac_temperature`, with log α in place of α. Usual: Adam
+    temperature has the loss of `sac_temperature`, of the kind "log_alpha". Usual: Adam
     3e-4, one update every 20 updates of the critics.
     """
 
@@ -338,8 +346,9 @@ def crossq_critic(params, apply, batch, key, temperature):
     after the actions, so that batch normalisation, which takes the place of the target
     networks, has the statistics of both. Bhatt et al., 2024,
     https://arxiv.org/abs/1902.05605. Source: github.com/adityab/CrossQ@a318a26,
-    sbx/sac/sac.py, the same loss. Usual: N = 2, Adam 1e-3 with a first moment of 0.5,
-    batch renormalisation with momentum 0.99, an update of the actor every 3 steps.
+    sbx/sac/sac.py, the same loss; that of the actor normalises by running statistics.
+    Usual: N = 2, Adam 1e-3 with a first moment of 0.5, batch renormalisation with
+    momentum 0.99, an update of the actor every 3 steps.
     """
     actor = jax.lax.stop_gradient(params.actor)
     a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))

@@ -107,11 +107,13 @@ def magic(key, data, num_samples=200, confidence=0.5):
     """MAGIC: the mix of rewards and of a model's values that has the least error.
 
     Returns an estimate, and the weight of each number of rewards, [T+1]. `data` are as
-    in `value_interval`, with values of actions and of states. Covariances are those of
-    resampled estimates, as good as the paper's sample covariances. Thomas and
-    Brunskill, 2016, https://arxiv.org/abs/1604.00923. Source:
-    github.com/clvoloshin/COBS@bc76441, ope/algos/magic.py. Usual (paper; the code): 200
-    samples, an interval of 50 %, or 90 %.
+    in `value_interval`, with values of actions and of states. Covariances and the
+    interval are those of resampled estimates. Thomas and Brunskill, 2016,
+    https://arxiv.org/abs/1604.00923. Source: github.com/clvoloshin/COBS@bc76441,
+    ope/algos/magic.py, by others, the same estimates of each number of rewards, up to
+    25 of them; its covariances, of the summands, lack the paper's factor, the number of
+    trajectories, and its squared biases, in place of their products, fill whole
+    columns. Usual (paper; the code): 200 samples, an interval of 50 %, or 90 %.
     """
 
     def resample(key):

@@ -323,14 +323,37 @@ def diffusion_action(
     return jax.lax.scan(step, start, inputs)[0]
 
 
+def score_action(params, apply, s, key, num_dims, num_steps=5):
+    """Return actions of IDQL and QSM, in [-1, 1], which are clipped after each step.
+
+    Unlike those of `diffusion_action`, the noise of a step has the variance of the
+    forward step. Source: github.com/philippe-eecs/IDQL@7582571,
+    jaxrl5/networks/diffusion.py: ddpm_sampler, by `vp_noise_schedule`.
+    """
+    shares = vp_noise_schedule(num_steps)
+    alphas = shares / jnp.append(1.0, shares[:-1])
+
+    def step(x, inputs):
+        k, noise = inputs
+        prediction, beta = apply(params, s, x, jnp.full(len(x), k)), 1 - alphas[k]
+        x = (x - beta / jnp.sqrt(1 - shares[k]) * prediction) / jnp.sqrt(alphas[k])
+        return jnp.clip(x + jnp.sqrt(beta) * noise, -1, 1), None
+
+    noise = jax.random.normal(key, (num_steps + 1, len(s), num_dims))
+    noise = noise.at[-1].set(0.0)  # The last step adds none.
+    return jax.lax.scan(step, noise[0], (jnp.arange(num_steps)[::-1], noise[1:]))[0]
+
+
 def idql_action(q_samples, a_samples):
     """IDQL: the best of N actions of a diffusion policy, that of the highest value.
 
-    The policy is that of `diffusion_bc`, the critic that of IQL. Hansen-Estruch et al.,
-    2023, https://arxiv.org/abs/2304.10573. Source:
-    github.com/philippe-eecs/IDQL@7582571, jaxrl5/agents/ddpm_iql/ddpm_iql_learner.py,
-    by default also the best action. Usual: 64 samples, 5 steps of `vp_noise_schedule`,
-    Adam 3e-4, batch 512.
+    The policy is `score_action` of the loss of `diffusion_bc`, of which IDQL's is D
+    times for D dimensions, with an average of the parameters. Values are the smaller of
+    IQL's two target critics. Hansen-Estruch et al., 2023,
+    https://arxiv.org/abs/2304.10573. Source: github.com/philippe-eecs/IDQL@7582571,
+    jaxrl5/agents/ddpm_iql/ddpm_iql_learner.py: eval_actions, the same action. Usual: 64
+    samples, 5 steps, expectile 0.7, Adam 3e-4 annealed to 0, batch 512, parameters
+    averaged at a rate of 0.001.
     """
     return a_samples[jnp.argmax(q_samples)]
 
@@ -376,15 +399,15 @@ def diffusion_ql_actor(params, apply, batch, key, critic, eta=1.0, num_steps=5):
 def qsm(params, apply, batch, key, critic, scale=50.0, num_steps=5):
     """QSM: the noise to remove is minus the gradient of q with respect to the action.
 
-    `critic(s, a)` returns values, [B]: the mean of two. `scale` is M_q in the code and
-    α in the paper. The true noise of a score is √(1-ᾱ) times minus the score; code and
-    paper leave this factor out, so that the last steps, of little noise, are greedier.
-    Psenka et al., 2023, https://arxiv.org/abs/2312.11752. Source:
+    `critic(s, a)` returns values, [B]: the mean of two, not of targets. `scale` is M_q
+    in the code and α in the paper. The true noise of a score is √(1-ᾱ) times minus the
+    score; code and paper leave this factor out, so that the last steps, of little
+    noise, are greedier. Psenka et al., 2023, https://arxiv.org/abs/2312.11752. Source:
     github.com/Alescontrela/score_matching_rl@2e77893,
     jaxrl5/agents/score_matching/score_matching_learner.py: a mean over the D dimensions
     of actions without ½; this one is D/2 times as large. Usual: scale 50, or 120 for
-    difficult tasks, 5 steps of `vp_noise_schedule`, discount 0.99, Adam 3e-4, TD
-    learning at noisy actions of the policy.
+    difficult tasks, 5 steps, `score_action`, discount 0.99, Adam 3e-4, TD learning at
+    actions of the policy with further noise of 0.1, by the smaller target critic.
     """
     step_key, key = jax.random.split(key)
     k = jax.random.randint(step_key, batch.a_tm1.shape[:1], 0, num_steps)
@@ -430,7 +453,8 @@ def diffusion_ppo(
         jnp.mean(jnp.clip(x, -5.0, 2.0), axis=-1)
         for x in (log_prob, batch.old_log_prob)
     )
-    adv_t = rlaxlib.standardize(adv_t) * denoising_discount ** (last - steps)[:, None]
+    adv_t = rlaxlib.standardize(jnp.tile(adv_t, (last + 1, 1)), ddof=1)
+    adv_t = adv_t * denoising_discount ** (last - steps)[:, None]
     growth = jnp.expm1(3 * steps / max(last, 1)) / jnp.expm1(3.0)
     epsilons = first_epsilon + (epsilon - first_epsilon) * growth
     return jnp.mean(jax.vmap(rlaxlib.ppo_clip_loss)(*inputs, adv_t, epsilons)[0])

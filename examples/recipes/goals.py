@@ -26,21 +26,23 @@ from .offline import iql_critic, iql_value, smallest_q  # noqa: TID252 - Any pac
 from .value_based import masks  # noqa: TID252 - Any package.
 
 
-def her(key, batch, achieved_t, reward):
-    """HER: the batch of one stream with goals that were achieved later.
+def her(key, batch, achieved_t, reward, share=0.8):
+    """HER: the batch of one stream, where a share of the goals were achieved later.
 
     `achieved_t` are the goals achieved by each step, [T, ...], and `reward` is the
-    function from achieved and desired goals to rewards. Any loss takes the batch, such
-    as `dqn` on observations beside goals. Andrychowicz et al., 2017,
+    function from achieved and desired goals to rewards, of all steps. Any loss takes
+    the batch, such as `dqn` on observations beside goals. Andrychowicz et al., 2017,
     https://arxiv.org/abs/1707.01495. Source: github.com/openai/baselines@ea25b9e,
-    baselines/her/her_sampler.py, which relabels 4 in 5 transitions, at random: here it
-    is each of them, and the caller keeps one in 5. Usual: 4 in 5, "future", discount
-    0.98, Adam 1e-3, batch 256, target networks updated at a rate of 0.05 after every 40
-    updates.
+    baselines/her/her_sampler.py, the same distribution of goals; there no episode ends
+    at its goal, and targets are clipped to [-1/(1 - γ), 0]. Usual: 4 in 5, "future",
+    discount 0.98, Adam 1e-3, batch 256, target networks updated at a rate of 0.05 after
+    every 40 updates.
     """
+    index_key, key = jax.random.split(key)
     sample = rlaxlib.hindsight_indices
-    indices = sample(key, batch.discount_t, "future", **masks(batch))
-    goal = achieved_t[indices]
+    indices = sample(index_key, batch.discount_t, "future", **masks(batch))
+    is_later = jax.random.bernoulli(key, share, indices.shape)
+    goal = jax.vmap(jnp.where)(is_later, achieved_t[indices], batch.goal)
     return batch._replace(goal=goal, r_t=reward(achieved_t, goal))
 
 
@@ -114,10 +116,11 @@ def gcivl_actor(params, log_prob, batch, value, temperature=0.1, max_weight=100.
     """GCIVL, actor: the data's actions, weighted by the progress to the goal.
 
     `log_prob(params, s, goal, a)` returns log-probabilities, [B], `value(s, goal)` the
-    two values, [B, 2]. Park et al., 2023, https://arxiv.org/abs/2307.11949. Source:
-    github.com/seohongpark/ogbench@1d41409, impls/agents/gcivl.py, the same loss. Usual:
-    temperature 1/10, whose inverse the code has (alpha), weights at most 100, Gaussians
-    of standard deviation 1, all goals later ones of the same episode, uniformly.
+    two values, [B, 2], not those of targets. Park et al., 2023,
+    https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
+    impls/agents/gcivl.py, the same loss. Usual: temperature 1/10, whose inverse the
+    code has (alpha), weights at most 100, Gaussians of standard deviation 1, all goals
+    later ones of the same episode, uniformly.
     """
     v_tm1, v_t = (
         jnp.mean(value(s, batch.goal), axis=-1) for s in (batch.s_tm1, batch.s_t)
@@ -185,15 +188,15 @@ def hiql_actor(params, apply, batch, value, temperature=1 / 3):
 def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
     """QRL, values: distances as long as possible, but of at most 1 for each step.
 
-    `apply(params, s)` returns embeddings, [B, K, D]. The second output is the loss of
-    `alpha`, the multiplier before the softplus. Wang et al., 2023,
-    https://arxiv.org/abs/2304.01203. Source:
+    `apply(params, s)` returns embeddings, [B, K, D]. Goals are next states of other
+    transitions. The second output is the loss of `alpha`, the multiplier before the
+    softplus. Wang et al., 2023, https://arxiv.org/abs/2304.01203. Source:
     github.com/quasimetric-learning/quasimetric-rl@0a611a4,
     quasimetric_rl/modules/quasimetric_critic/losses, the same losses of values; latent
     dynamics and the actor, the other losses there, are not here. Usual: epsilon 0.25,
-    offset 15, AdamW 1e-4 and 0.01 for `alpha`; offset 500, with 100 in place of 10, a
-    bound of 0.05 in place of epsilon² and 64 components of 8 in
-    github.com/seohongpark/ogbench.
+    offset 15, a multiplier of 0.01 at first, AdamW 1e-4 and 0.01 for `alpha`; offset
+    500, with 100 in place of 10, a bound of 0.05 in place of epsilon² and 64 components
+    of 8 in github.com/seohongpark/ogbench.
     """
     distance = jax.vmap(rlaxlib.quasimetric_distance)
     x, y, goal = (apply(params, s) for s in (batch.s_tm1, batch.s_t, batch.goal))

@@ -37,14 +37,15 @@ def log_probs(params, apply, batch):
 def advantages(batch, baseline="mean", scale="stddev"):
     """Return the advantage of each answer in its group, for each token, [B, T]."""
 
-    def group(rewards, baseline):
+    def group(rewards):
         return rlaxlib.group_advantages(rewards, baseline=baseline, scale=scale)
 
-    if isinstance(baseline, str):
-        adv = jax.vmap(lambda rewards: group(rewards, baseline))(batch.rewards)
-    else:
-        adv = jax.vmap(group)(batch.rewards, baseline)
-    return jnp.broadcast_to(adv.reshape(-1, 1), batch.tokens.shape)
+    return of_tokens(batch, jax.vmap(group)(batch.rewards))
+
+
+def of_tokens(batch, x):
+    """Return a number of each answer, [P, G], for each of its tokens, [B, T]."""
+    return jnp.broadcast_to(x.reshape(-1, 1), batch.tokens.shape)
 
 
 def clipped(log_prob, batch, adv_t, epsilon, epsilon_high=None):
@@ -163,7 +164,8 @@ def remax(params, apply, batch, kl_cost=0.05):
     inputs without a discount). Usual: one answer for each prompt, KL cost 0.05, Adam
     1e-6.
     """
-    adv_t = advantages(with_kl(batch, kl_cost), batch.greedy_rewards, "none")
+    rewards = with_kl(batch, kl_cost).rewards
+    adv_t = of_tokens(batch, rewards - batch.greedy_rewards[:, None])
     log_prob = log_probs(params, apply, batch)
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
     mode = "sequence_mean_token_sum"
@@ -181,7 +183,7 @@ def opo(params, apply, batch):
     lengths = jnp.sum(batch.sample_mask, axis=1).reshape(batch.rewards.shape)
     baseline = jax.vmap(rlaxlib.length_weighted_baseline)(batch.rewards, lengths)
     log_prob = log_probs(params, apply, batch)
-    adv_t = advantages(batch, baseline, scale="none")
+    adv_t = of_tokens(batch, batch.rewards - baseline[:, None])
     loss = jax.vmap(rlaxlib.reinforce_loss)(log_prob, adv_t)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 
@@ -347,7 +349,7 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
     log_prob = log_probs(params, lambda *args: apply(*args)[0], batch)
-    adv_t = rlaxlib.standardize(adv_t, mask=mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask, ddof=1)
     loss = clipped(log_prob, batch, adv_t, 0.2, 0.28)
     loss = loss + value_cost * rlaxlib.l2_loss(v, target)
     correct = mask & (batch.rewards.reshape(-1, 1) > 0)

@@ -222,13 +222,13 @@ def gdpo(params, apply, batch, weights, epsilon=0.2):
     The sum is standardised over all tokens, where long answers count more. The batch
     has `all_rewards`, [K, P, G]. Liu et al., 2026, https://arxiv.org/abs/2601.05242.
     Source: github.com/verl-project/verl@1dda039, verl/trainer/ppo/core_algos.py:
-    compute_gdpo_outcome_advantage, whose variances divide by the number minus 1. Usual:
-    weights 1, otherwise those of GRPO.
+    compute_gdpo_outcome_advantage, the same loss. Usual: weights 1, otherwise those of
+    GRPO.
     """
     each = jax.vmap(jax.vmap(rlaxlib.group_advantages))(batch.all_rewards)
     adv_t = jnp.tensordot(weights, each, 1).reshape(-1, 1)
     adv_t = jnp.broadcast_to(adv_t, batch.tokens.shape)
-    adv_t = rlaxlib.standardize(adv_t, mask=batch.sample_mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=batch.sample_mask, ddof=1)
     loss = clipped(log_probs(params, apply, batch), batch, adv_t, epsilon)
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
 

@@ -60,8 +60,8 @@ def qmix(params, target_params, apply, batch):
     https://arxiv.org/abs/1803.11485. Source: github.com/oxwhirl/pymarl@c971afd,
     src/learners/q_learner.py and src/modules/mixers/qmix.py, without ½: twice this
     loss. Usual: recurrent agents, 32 hidden units of the mix, discount 0.99, batch of
-    32 episodes, RMSProp 5e-4 with epsilon 1e-5, gradients clipped to a norm of 10,
-    target networks copied every 200 episodes.
+    32 episodes, RMSProp 5e-4 with decay 0.99 and epsilon 1e-5, gradients clipped to a
+    norm of 10, target networks copied every 200 episodes.
     """
     s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
     q_tm1, *weights_tm1 = apply(params, s_tm1)
@@ -97,18 +97,22 @@ def mappo(params, apply, batch, adv_t, target, epsilon=0.2, entropy_cost=0.01):
     return rlaxlib.masked_mean(loss, mask=mask)
 
 
-def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2):
+def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2, entropy_cost=0.01):
     """HAPPO: agents in turn, each with the ratios of those before it in its advantage.
 
     `apply` returns the logits of one agent, [B, A], and `ratio`, [B], is the product of
-    the ratios of all agents that were updated before. HATRPO is `trpo` of the agent
-    with the same advantages. Kuba et al., 2021, https://arxiv.org/abs/2109.11251.
-    Source: github.com/PKU-MARL/HARL@d539bad, harl/algorithms/actors/happo.py, the same
-    loss. Usual: clip 0.2, 5 epochs, a random order of agents, Adam 5e-4.
+    the ratios of all agents that were updated before. `sample_mask`, [B, N], is False
+    for dead agents, or None. HATRPO is `trpo` of the agent with the same advantages.
+    Kuba et al., 2021, https://arxiv.org/abs/2109.11251. Source:
+    github.com/PKU-MARL/HARL@d539bad, harl/algorithms/actors/happo.py, the same loss.
+    Usual: clip 0.2, 5 epochs of one minibatch, a random order of agents, Adam 5e-4 with
+    epsilon 1e-5, gradients clipped to a norm of 10; values as those of `mappo`.
     """
-    logits = apply(params, batch.s_tm1[:, agent])
-    log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1[:, agent])
-    adv_t = ratio * rlaxlib.standardize(adv_t)
-    old_log_prob = batch.old_log_prob[:, agent]
+    own = batch.s_tm1, batch.a_tm1, batch.old_log_prob, batch.sample_mask
+    s_tm1, a_tm1, old_log_prob, mask = jax.tree.map(lambda x: x[:, agent], own)
+    logits = apply(params, s_tm1)
+    log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), a_tm1)
+    adv_t = ratio * rlaxlib.standardize(adv_t, mask=mask)
     loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
-    return jnp.mean(loss)
+    loss = loss - entropy_cost * rlaxlib.softmax().entropy(logits)
+    return rlaxlib.masked_mean(loss, mask=mask)

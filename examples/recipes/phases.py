@@ -50,14 +50,13 @@ def gaussian_ppo(params, apply, batch, adv_t, target, epsilon=0.2, value_cost=0.
     T], and observations from `running_moments`; rewards from `reward_scale` give
     advantages and targets. Andrychowicz et al., 2020, https://arxiv.org/abs/2006.05990.
     Source: github.com/vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_continuous_action.py, the
-    same loss; the variance of advantages divides by their number minus 1 there. Usual:
-    streams of 2,048 steps, 10 epochs, 32 minibatches, clip 0.2, Adam 3e-4 annealed to
-    0.
+    same loss. Usual: streams of 2,048 steps, 10 epochs, 32 minibatches, clip 0.2, Adam
+    3e-4 annealed to 0, with epsilon 1e-5, gradients clipped to a norm of 0.5.
     """
     mean, stddev, v = apply(params, valid(batch, batch.s_tm1))
     policy, mask = rlaxlib.gaussian_diagonal(), batch.sample_mask
     log_prob = policy.logprob(valid(batch, batch.a_tm1), mean, stddev)
-    adv_t = rlaxlib.standardize(adv_t, mask=mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=mask, ddof=1)
     inputs = log_prob, batch.old_log_prob, adv_t, epsilon
     loss, _ = rlaxlib.ppo_clip_loss(*inputs, sample_mask=mask)
     old_v, target = jax.lax.stop_gradient(valid(batch, (batch.v_tm1, target)))

@@ -65,12 +65,16 @@ def retrace_errors(
     return jax.vmap(errors)(*args, **masks(batch))
 
 
-def surrogate_inputs(logits, batch, adv_t):
-    """Return log-probabilities, those of the policy that acted, and advantages."""
+def surrogate_inputs(logits, batch, adv_t, ddof=0):
+    """Return log-probabilities, those of the policy that acted, and advantages.
+
+    Standard deviations of code in PyTorch divide by the number minus 1: `ddof`.
+    """
     log_prob, old_log_prob = (
         log_probs(x, batch.a_tm1) for x in (logits, batch.logits_tm1)
     )
-    return log_prob, old_log_prob, rlaxlib.standardize(adv_t, mask=batch.sample_mask)
+    adv_t = rlaxlib.standardize(adv_t, mask=batch.sample_mask, ddof=ddof)
+    return log_prob, old_log_prob, adv_t
 
 
 # --- Policy gradients. ---
@@ -227,7 +231,7 @@ def coma(params, target_params, apply, batch, lambda_=0.8):
 # --- PPO and its variants. ---
 
 
-def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
+def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01, ddof=0):
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
     Advantages are computed here, so that a stream stays whole; the code computes them
@@ -242,7 +246,7 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
-    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    inputs, mask = surrogate_inputs(logits, batch, adv_t, ddof), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v, batch.v_tm1, target, epsilon, sample_mask=mask
@@ -256,16 +260,18 @@ def masked_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0
 
     The batch has `legal_tm1`, [B, T, A], True for legal actions, by which `logits_tm1`
     are masked, too. Huang and Ontañón, 2020, https://arxiv.org/abs/2006.14171. Source:
-    github.com/Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd,
-    sb3_contrib/common/maskable/distributions.py, the same logits, of a loss whose
-    values are not clipped there. Usual: those of PPO.
+    github.com/vwxyzjn/invalid-action-masking@6daedd2,
+    gym_vec_api/ppo_multidiscrete_mask.py, by an author, the same loss, with -1e8 as
+    logits of illegal actions. Usual: epsilon 0.1, entropy cost 0.01, otherwise those of
+    PPO. github.com/Stable-Baselines-Team/stable-baselines3-contrib has no clip of the
+    values and no entropy cost, and 0.5 weighs squares without ½.
     """
 
     def masked(params, s):
         logits, v = apply(params, s)
         return jnp.where(batch.legal_tm1, logits, jnp.finfo(logits.dtype).min), v
 
-    return ppo(params, masked, batch, epsilon, value_cost, entropy_cost)
+    return ppo(params, masked, batch, epsilon, value_cost, entropy_cost, ddof=1)
 
 
 def recurrent_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
@@ -275,8 +281,7 @@ def recurrent_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cos
     had before the first step of the stream, resets its state at steps where `first`,
     [B, T], is True, those after an end, and returns logits and values. Minibatches are
     of whole streams. Source: github.com/vwxyzjn/cleanrl@fe8d8a0,
-    cleanrl/ppo_atari_lstm.py, the same loss, but a mean over n where PyTorch has n - 1
-    in the standard deviation of advantages. Usual (Hausknecht and Stone, 2015,
+    cleanrl/ppo_atari_lstm.py, the same loss. Usual (Hausknecht and Stone, 2015,
     https://arxiv.org/abs/1507.06527, for a recurrent DQN; the code): an LSTM of 128
     units, otherwise those of PPO.
     """
@@ -284,7 +289,7 @@ def recurrent_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cos
     def unrolled(params, s):
         return apply(params, batch.state, s, batch.first)
 
-    return ppo(params, unrolled, batch, epsilon, value_cost, entropy_cost)
+    return ppo(params, unrolled, batch, epsilon, value_cost, entropy_cost, ddof=1)
 
 
 def value_loss(v, target, batch):
@@ -318,10 +323,11 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     """PPO-penalty: the coefficient for the next batch, after all epochs of this one.
 
-    Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
-    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author. Usual: target
-    0.01, at first 1; there it changes by a factor of 1.5 where the KL is 30 % off, and
-    KLs above twice the target have a further penalty.
+    Schulman et al., 2017, section 4, https://arxiv.org/abs/1707.06347: by a factor of
+    2, where the KL is beyond 1.5 times the target, or below its 1.5th part. Source:
+    github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author: by a factor
+    of 1.5, where the KL is 30 % off, a mean over the minibatches of the last epoch; and
+    KLs above twice the target have a further penalty. Usual: target 0.01, at first 1.
     """
     logits, _ = apply(params, valid(batch, batch.s_tm1))
     kl = rlaxlib.categorical_kl_divergence(batch.logits_tm1, logits)
@@ -329,28 +335,37 @@ def kl_coefficient(coefficient, params, apply, batch, target=0.01):
     return rlaxlib.adaptive_kl_coefficient(coefficient, kl, target)
 
 
-def decoupled_ppo(params, target_params, apply, batch, epsilon=0.2, value_cost=1.0):
+def decoupled_ppo(
+    params,
+    target_params,
+    apply,
+    batch,
+    epsilon=0.2,
+    value_cost=1.0,
+    entropy_cost=0.01,
+    max_ratio=100.0,
+):
     """Decoupled PPO (PPO-EWMA): clips relative to an average of the parameters.
 
-    Hilton et al., 2022, https://arxiv.org/abs/2110.00641. Source:
-    github.com/openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, the same loss, but for its
-    bound of 100 on ratios to the policy that acted. Usual: discount 0.999, λ 0.95, Adam
-    5e-4, 1 epoch of 8 minibatches, 64 environments of 256 steps on Procgen, entropy
-    cost 0.01; in the paper, an exponential moving average of decay 0.889 as
-    `target_params`. There 0.5 weighs squares without ½, which is 1 here.
+    `max_ratio` bounds the ratio to the policy that acted. Hilton et al., 2022,
+    https://arxiv.org/abs/2110.00641. Source: github.com/openai/ppo-ewma@625dac7,
+    ppo_ewma/ppo.py, the same loss. Usual: discount 0.999, λ 0.95, Adam 5e-4, 1 epoch of
+    8 minibatches, 64 environments of 256 steps on Procgen; in the paper, an exponential
+    moving average of decay 0.889 as `target_params`. There 0.5 weighs squares without
+    ½, which is 1 here.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     s_tm1, mask = valid(batch, batch.s_tm1), batch.sample_mask
-    (logits, v), (proximal_logits, _) = (
-        apply(p, s_tm1) for p in (params, target_params)
-    )
+    (logits, v), (proximal, _) = (apply(p, s_tm1) for p in (params, target_params))
     log_prob, old_log_prob, adv_t = surrogate_inputs(logits, batch, adv_t)
-    proximal = log_probs(proximal_logits, batch.a_tm1)
+    nearest = jax.lax.stop_gradient(log_prob) - jnp.log(max_ratio)
+    inputs = jnp.maximum(old_log_prob, nearest), log_probs(proximal, batch.a_tm1), adv_t
     policy_loss, _ = jax.vmap(rlaxlib.decoupled_ppo_loss, (0, 0, 0, 0, None))(
-        log_prob, old_log_prob, proximal, adv_t, epsilon, sample_mask=mask
+        log_prob, *inputs, epsilon, sample_mask=mask
     )
-    policy_loss = rlaxlib.masked_mean(policy_loss, mask=mask)
-    return policy_loss + value_cost * value_loss(v, target, batch)
+    loss = rlaxlib.masked_mean(policy_loss, mask=mask)
+    loss = loss + value_cost * value_loss(v, target, batch)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
@@ -365,7 +380,7 @@ def spo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
     surrogate = jax.vmap(rlaxlib.simple_policy_loss, (0, 0, 0, None))
-    inputs, mask = surrogate_inputs(logits, batch, adv_t), batch.sample_mask
+    inputs, mask = surrogate_inputs(logits, batch, adv_t, ddof=1), batch.sample_mask
     policy_loss, _ = surrogate(*inputs, epsilon, sample_mask=mask)
     value_loss, _ = jax.vmap(rlaxlib.ppo_value_loss, (0, 0, 0, None))(
         v, batch.v_tm1, target, epsilon, sample_mask=mask
@@ -444,9 +459,11 @@ def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
     `params.duals` are the parameters of temperature and KL constraint. Abdolmaleki et
     al., 2018, https://arxiv.org/abs/1806.06920. Source:
     github.com/google-deepmind/acme@770bc75, acme/agents/jax/mpo/categorical_mpo.py, the
-    same loss. Usual: KL bounds 0.1 and 0.0025, duals at first 3, Adam 1e-4 and 1e-2 for
-    the duals, gradients clipped to a norm of 40, target networks copied every 100
-    updates; critic by 5-step returns, in the paper by Retrace.
+    same loss, whose policy term has a gradient of the temperature there, which the loss
+    for Gaussian policies and this one stop. Usual: KL bounds 0.1 and 0.0025, duals at
+    first 3, Adam 1e-4 and 1e-2 for the duals, gradients clipped to a norm of 40, target
+    networks copied every 100 updates; critic by 5-step returns, in the paper by
+    Retrace.
     """
     s_tm1 = valid(batch, batch.s_tm1)
     logits = apply.actor(params.actor, s_tm1)
@@ -618,5 +635,5 @@ def discrete_sac_temperature(log_temperature, params, apply, batch, target_entro
     log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
-    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None))
-    return jnp.mean(loss(log_temperature, logits, target_entropy))
+    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None, None))
+    return jnp.mean(loss(log_temperature, logits, target_entropy, "log_alpha"))

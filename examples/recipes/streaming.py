@@ -13,7 +13,7 @@ import rlaxlib
 
 
 class Learner(NamedTuple):
-    """Parameters, an eligibility trace like them, and the last discount."""
+    """Parameters, an eligibility trace like them, and its discount."""
 
     params: Any
     trace: Any
@@ -23,13 +23,13 @@ class Learner(NamedTuple):
 def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
     """Stream Q(λ): an update of all parameters at each step, without replay.
 
-    `apply` returns q, [A]. The trace is cut before actions that are not greedy. After a
-    time limit, set `learner.discount` to 0: the trace does not go on. Elsayed et al.,
-    2024, https://arxiv.org/abs/2410.14606. Source:
-    github.com/mohmdelsayed/streaming-drl@407dca7, stream_q.py and optim.py. Usual: λ
-    0.8, κ 2, step size 1, discount 0.99, LayerNorm, sparse initialisation (90%),
-    standardised observations and scaled rewards. In the code this cut is an option, and
-    comes after the update.
+    `apply` returns q, [A]. The trace is cut after actions that are not greedy, as in
+    the code; Watkins's Q(λ) cuts it before them. After a time limit, set
+    `learner.discount` to 0: the trace does not go on. Elsayed et al., 2024,
+    https://arxiv.org/abs/2410.14606. Source:
+    github.com/mohmdelsayed/streaming-drl@407dca7, stream_q.py and optim.py, the same
+    update. Usual: λ 0.8, κ 2, step size 1, discount 0.99, LayerNorm, sparse
+    initialisation (90%), standardised observations and scaled rewards.
     """
     params, trace, discount_tm1 = learner
     q_tm1, a = apply(params, step.s_tm1), step.a_tm1
@@ -37,11 +37,10 @@ def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
     td_error = rlaxlib.q_learning(q_tm1, a, step.r_t, step.discount_t, q_t)
     greedy = rlaxlib.watkins_trace(q_tm1[None], a[None])[0]
     gradient = jax.grad(lambda params: apply(params, step.s_tm1)[a])(params)
-    decay = discount_tm1 * lambda_ * greedy
-    trace = rlaxlib.accumulating_trace(trace, gradient, decay)
+    trace = rlaxlib.accumulating_trace(trace, gradient, discount_tm1 * lambda_)
     change = td_error * rlaxlib.obgd_step_size(trace, td_error, kappa=kappa)
     params = jax.tree.map(lambda w, z: w + change * z, params, trace)
-    return Learner(params, trace, step.discount_t)
+    return Learner(params, trace, step.discount_t * greedy)
 
 
 def emphatic_td(params, state, apply, step, rho, lambda_=0.0, step_size=0.01):

@@ -207,20 +207,21 @@ def fqf_fractions(params, apply, batch):
 
 
 def mmd_dqn(params, target_params, apply, batch):
-    """MMD-DQN, with the energy distance. `apply` returns N samples, [B, N, A].
+    """MMD-DQN: samples of returns, and a sum of Gaussian kernels of their distances.
 
-    Nguyen-Tang et al., 2021, https://arxiv.org/abs/2007.12354. Source:
-    github.com/thanhnguyentang/mmdrl@892dcbc, mmd_agent.py, the same loss for another
-    kernel. Usual: N = 200, Adam 5e-5 with epsilon 0.01/32, target network copied every
-    10,000 actions; in place of this distance a sum of Gaussian kernels, exp(-d²/h) with
-    h from 1 to 10.
+    `apply` returns N samples, [B, N, A]. The kernels are exp(-d²/h) with h from 1 to
+    10; `energy_distance_loss` has none to choose. Nguyen-Tang et al., 2021,
+    https://arxiv.org/abs/2007.12354. Source: github.com/thanhnguyentang/mmdrl@892dcbc,
+    mmd_agent.py, the same loss. Usual: N = 200, Adam 5e-5 with epsilon 0.01/32, target
+    network copied every 10,000 actions.
     """
     z_tm1, z_t = apply(params, batch.s_tm1), apply(target_params, batch.s_t)
     select = jax.vmap(lambda z, a: z[:, a])
     z_t = select(z_t, jnp.argmax(jnp.mean(z_t, axis=1), axis=-1))
     target = batch.r_t[:, None] + batch.discount_t[:, None] * z_t
-    loss = jax.vmap(rlaxlib.energy_distance_loss)
-    return jnp.mean(loss(select(z_tm1, batch.a_tm1), target))
+    mmd = jax.vmap(rlaxlib.maximum_mean_discrepancy, (0, 0, None, None))
+    x, y = select(z_tm1, batch.a_tm1)[..., None], target[..., None]
+    return sum(jnp.mean(mmd(x, y, "gaussian", (h / 2) ** 0.5)) for h in range(1, 11))
 
 
 def rainbow(params, target_params, apply, batch, exponent=0.4, low=-10.0, high=10.0):

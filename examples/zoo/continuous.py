@@ -4,6 +4,7 @@ Losses of actor, critics and duals are added, as no loss has a gradient for the 
 parameters.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -473,6 +474,9 @@ def successor(loss, **sizes):
     return agent(loss, tanh_normal, mode, **sizes)
 
 
+two_faults = partial(entry, fails=FAILS[:2])
+DROQ = two_faults("redq_critic, redq_actor", successor(droq))
+
 ENTRIES = {
     "ddpg": entry("ddpg_critic, ddpg_actor", agent(ddpg, noisy, action)),
     "p_dqn": entry("p_dqn_critic, p_dqn_actor", p_dqn_agent(), axes(), states=-1.3),
@@ -500,41 +504,32 @@ ENTRIES = {
             **{"critics": 2, "outputs": 10},
         ),
     ),
-    "mpo": entry("mpo", mpo_agent(), fails=("reward", "bootstrap")),
+    "mpo": two_faults("mpo", mpo_agent()),
+    "crossq": two_faults(
+        "crossq_critic", successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
+    ),
+    "droq": DROQ,
+    "bro": two_faults(
+        "bro_critic, bro_actor",
+        successor(soft(recipes.bro_critic, recipes.bro_actor, critics), outputs=10),
+    ),
+    "categorical_sac": two_faults(
+        "categorical_sac_critic, categorical_mean",
+        successor(categorical_sac, outputs=ATOMS),
+    ),
+    "fast_td3": two_faults(
+        "fast_td3_critic, categorical_mean",
+        agent(fast_td3, noisy, action, critics=2, outputs=ATOMS),
+    ),
+    "drqv2": two_faults(
+        "drqv2_critic, drqv2_actor",
+        agent(drqv2, noisy, action, critics=2),
+        window=3,
+    ),
+    "reppo": two_faults(
+        "reppo_targets, reppo_critic, reppo_actor",
+        reppo_agent(),
+        **{"updates": 400, "steps": 8, "replay": 0},
+    ),
+    "rlpd": DROQ._replace(run=rlpd),
 }
-ENTRIES |= {
-    name: entry(functions, agent, fails=FAILS[:2], **options)
-    for name, functions, agent, options in (
-        (
-            *("crossq", "crossq_critic"),
-            *(successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3)), {}),
-        ),
-        ("droq", "redq_critic, redq_actor", successor(droq), {}),
-        (
-            *("bro", "bro_critic, bro_actor"),
-            *(
-                successor(
-                    soft(recipes.bro_critic, recipes.bro_actor, critics), outputs=10
-                ),
-                {},
-            ),
-        ),
-        (
-            *("categorical_sac", "categorical_sac_critic, categorical_mean"),
-            *(successor(categorical_sac, outputs=ATOMS), {}),
-        ),
-        (
-            *("fast_td3", "fast_td3_critic, categorical_mean"),
-            *(agent(fast_td3, noisy, action, critics=2, outputs=ATOMS), {}),
-        ),
-        (
-            *("drqv2", "drqv2_critic, drqv2_actor"),
-            *(agent(drqv2, noisy, action, critics=2), {"window": 3}),
-        ),
-        (
-            *("reppo", "reppo_targets, reppo_critic, reppo_actor"),
-            *(reppo_agent(), {"updates": 400, "steps": 8, "replay": 0}),
-        ),
-    )
-}
-ENTRIES["rlpd"] = ENTRIES["droq"]._replace(run=rlpd)

@@ -243,7 +243,7 @@ def scaled_noise(params, s, x, k):
 
 def qsm_action(params, key, s):
     inputs = params["policy"], scaled_noise, s, key, 1, STEPS
-    return recipes.diffusion_action(*inputs, recipes.vp_noise_schedule)
+    return recipes.score_action(*inputs)
 
 
 def qsm(params, batch, key):
@@ -461,7 +461,7 @@ ENTRIES = {
         **{"updates": 1600, "states": 0.7},
     ),
     "qsm": entry(
-        *("qsm vp_noise_schedule", qsm, qsm_action, uniform),
+        *("qsm score_action", qsm, qsm_action, uniform),
         **{"updates": 1600, "states": 0.85},
     ),
     "diffusion_ppo": entry(

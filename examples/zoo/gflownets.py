@@ -35,6 +35,7 @@ class Batch(NamedTuple):
     a_tm1: Any
     b_t: Any
     log_reward: Any
+    sample_mask: Any = None
 
 
 # --- Objects: integers, [T], where K is an empty slot. ---

@@ -189,7 +189,6 @@ def pair(x, y):
 
 def her(params, target, batch, key):
     """Return DQN's loss, where 4 of 5 transitions have a goal achieved later."""
-    her_key, key = jax.random.split(key)
     streams = split(batch)
 
     def relabel(key, stream):
@@ -197,11 +196,8 @@ def her(params, target, batch, key):
             key, stream, stream.s_t, lambda x, goal: stream.r_t * missed(x, goal)
         )
 
-    keys = jax.random.split(her_key, len(streams.r_t))
-    later = jax.vmap(relabel)(keys, streams)
-    use = jax.random.bernoulli(key, 0.8, streams.r_t.shape)
-    goal = jnp.where(use[..., None], later.goal, streams.goal)
-    streams = costs(streams._replace(goal=goal), streams.s_t)
+    streams = jax.vmap(relabel)(jax.random.split(key, len(streams.r_t)), streams)
+    streams = costs(streams, streams.s_t)
     x = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), streams)
     x = x._replace(s_tm1=pair(x.s_tm1, x.goal), s_t=pair(x.s_t, x.goal))
     return dqn(params, target, forward, x)

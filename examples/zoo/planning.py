@@ -274,14 +274,13 @@ def tdmpc2():
         target_key, key = jax.random.split(key)
         inputs = state.params, state.target, LATENTS, batch, target_key
         batch = batch._replace(target=recipes.tdmpc2_targets(*inputs))
-        size, _ = next_scale(scale, jnp.zeros(1))
+        _, q = recipes.tdmpc2_actor(state.params, LATENTS, batch, key, 1.0)
+        size, scale = next_scale(scale, q)
 
         def loss(p):
             actor, _ = recipes.tdmpc2_actor(p, LATENTS, batch, key, size)
             return recipes.tdmpc2_model(p, LATENTS, batch) + actor
 
-        _, q = recipes.tdmpc2_actor(state.params, LATENTS, batch, key, size)
-        _, scale = next_scale(scale, q)
         return Planner(descend(state, loss, OPTIMIZER, rate=RATE), scale)
 
     def best(planner, key, inputs):

@@ -37,7 +37,7 @@ class Call(NamedTuple):
         name: The public name of the function.
         positional: Names of its positional arguments, in their order.
         defaults: The default of each argument that has one.
-        result: The annotation of its result.
+        result: The spec of its result.
         given: All arguments.
         wanted: The specs of those that are arrays.
     """
@@ -45,7 +45,7 @@ class Call(NamedTuple):
     name: str
     positional: Sequence[str]
     defaults: Mapping[str, Any]
-    result: Any
+    result: Spec
     given: Mapping[str, Any]
     wanted: Mapping[str, Spec]
 
@@ -106,7 +106,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             found |= {layout: new} if new and new not in found.values() else {}
     if not found:
         return []
-    first = _OF_SETTINGS if is_object(call.result) else _OF_DATA
+    first = _OF_SETTINGS if is_object(call.result.type) else _OF_DATA
     if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
         first += ", or, to update one state, call it in turn, with jax.lax.scan"
     elif len(found) > 1:
@@ -201,12 +201,10 @@ def _is_time(axes: Axes) -> bool:
     return bool(axes) and split(axes[0])[0] == "T"
 
 
-def _is_of_streams(hint: Any) -> bool:
+def _is_of_streams(result: Spec) -> bool:
     """Return whether time is the first axis of all that a function returns."""
-    if spec := specs.read(hint):
-        return spec.is_array and all(map(_is_time, spec.shapes))
-    parts = specs.contents(hint)
-    return bool(parts) and all(map(_is_of_streams, parts))
+    leaves = [x for x in specs.within(result) if not x.parts]
+    return all(x.is_array and all(map(_is_time, x.shapes)) for x in leaves)
 
 
 def has_many(spec: Spec) -> bool:

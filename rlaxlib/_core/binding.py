@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
@@ -39,14 +38,6 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leaf:
-    """The place of an array among the leaves of all arguments, and its type."""
-
-    place: int
-    type: Type
-
-
 class Bound(NamedTuple):
     """What the arrays of a call determine.
 
@@ -72,8 +63,6 @@ def type_of(value: Any) -> Type:
     for scalar in (bool, int, float):
         if isinstance(value, scalar):
             return (), scalar, True
-    if isinstance(value, Leaf):
-        return value.type
     return (), cast(Any, type(value)), True
 
 
@@ -104,7 +93,7 @@ def has_kind(type_: Type, spec: Spec) -> bool:
     arrays, scalars, _ = KINDS[spec.kind]
     if isinstance(dtype, type):
         is_none = spec.optional and dtype is type(None)
-        return dtype in scalars or is_none or (dtype is str and bool(spec.options))
+        return dtype in scalars or is_none
     if not is_in_jax(dtype):
         return False
     if spec.kind == "Key" and dtype == jnp.uint32:
@@ -120,15 +109,11 @@ def bind(wanted: Mapping[str, Spec], types: Mapping[str, Type], sizes: Sizes) ->
 
     The sizes are those of axes that are known before.
     """
-    wrong = [n for n in wanted if n in types and not has_kind(types[n], wanted[n])]
+    wrong = [n for n, spec in wanted.items() if not has_kind(types[n], spec)]
     if wrong:
         return Bound(sizes, {}, wrong[0])
-    others = (str, type(None))  # An option, or an argument that is left out.
-    shapes = {
-        n: own_shape(x, wanted[n].kind)
-        for n, x in types.items()
-        if n in wanted and x[1] not in others
-    }
+    passed = {n: x for n, x in types.items() if x[1] is not type(None)}
+    shapes = {n: own_shape(x, wanted[n].kind) for n, x in passed.items()}
     return fit(wanted, shapes, sizes)
 
 

@@ -26,11 +26,11 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     `Float[ArrayLike, "T"]`.
     """
     given = {name: value for name, (value, _) in arguments.items()}
-    wanted = {name: cast(Any, specs.read(x)) for name, (_, x) in arguments.items()}
+    wanted = {name: specs.read(x) for name, (_, x) in arguments.items()}
     types = {name: binding.type_of(x) for name, x in given.items()}
     bound = binding.bind(wanted, types, {})
     if bound.misfit:
-        raise errors.misfit(Call("", (), {}, None, given, wanted), bound)
+        raise errors.misfit(Call("", (), {}, specs.read(None), given, wanted), bound)
     for name, spec in wanted.items():
         rules.check(name, given[name], spec, bound.sizes, given)
 
@@ -75,6 +75,6 @@ def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
     try:
         fit(**{name: (x, kind)})
     except errors.ArgumentError:  # Its hints are about arguments.
-        must = cast(Any, specs.read(kind)).text
+        must = specs.read(kind).text
         fail(f"`{name}` is {errors.describe(value)}, must be {must}")
     return jnp.asarray(value)

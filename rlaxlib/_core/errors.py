@@ -14,7 +14,7 @@ import jax
 from rlaxlib._core import binding, hints, specs, suggestions
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound
-from rlaxlib._core.specs import Axes, Sizes
+from rlaxlib._core.specs import Axes, Sizes, Spec
 
 
 class ArgumentError(ValueError, AssertionError):
@@ -140,13 +140,13 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
     return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
 
 
-def wrong_type(path: str, wanted: Any, call: Call) -> ArgumentError:
+def wrong_type(path: str, wanted: Spec, call: Call) -> ArgumentError:
     """Return the error of an argument that is no state, or no other record or tuple.
 
     It says the order of arguments if another one is of the type that is wanted.
     """
     name = specs.argument_of(path)
-    kind = getattr(wanted, "__name__", "tuple")
+    kind = getattr(wanted.type, "__name__", "tuple")
     others = [n for n, x in call.given.items() if type(x).__name__ == kind]
     others = others if path == name else []
     hint = f": `{others[0]}` is one, the order is ({call.order})" if others else ""

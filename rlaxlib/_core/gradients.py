@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,17 +11,21 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe
 
+T = TypeVar("T")
 
-def stop_if(condition: ArrayLike, x: Array) -> Array:
-    """Return `x`, with its gradient stopped if a bool, traced or not, is true."""
+
+def stop_if(condition: ArrayLike, x: T) -> T:
+    """Return an array, or several, with the gradient stopped if a bool is true.
+
+    The bool may be traced.
+    """
     if isinstance(condition, bool):
         return jax.lax.stop_gradient(x) if condition else x
-    return jnp.where(condition, jax.lax.stop_gradient(x), x)
 
+    def choose(x: Array) -> Array:
+        return jnp.where(condition, jax.lax.stop_gradient(x), x)
 
-def stop_each(condition: ArrayLike, *arrays: Array) -> tuple[Array, ...]:
-    """Return arrays with their gradients stopped if `condition` is true."""
-    return tuple(stop_if(condition, x) for x in arrays)
+    return jax.tree.map(choose, x)
 
 
 def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
@@ -59,7 +65,7 @@ def td_error(
     Returns:
         The error.
     """
-    r_t, bootstrap = stop_each(stop, r_t, safe.product(discount_t, v_t))
+    r_t, bootstrap = stop_if(stop, (r_t, safe.product(discount_t, v_t)))
     return r_t + (bootstrap - v_tm1)
 
 

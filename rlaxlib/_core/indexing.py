@@ -23,7 +23,7 @@ def pick(values: Array, indices: Array) -> Array:
     last = values.ndim - 1
     if jax.typeof(values).sharding.spec[last] is not None:
         # Devices share the axis, as the vocabulary of a large model: each has its sum.
-        return sum_at(values, jnp.expand_dims(indices, last), last)
+        return pick_slice(values, jnp.expand_dims(indices, last), last)
     batch = tuple(range(last))
     numbers = GatherDimensionNumbers(
         offset_dims=(),
@@ -38,14 +38,12 @@ def pick(values: Array, indices: Array) -> Array:
     return jax.lax.gather(values, indices, numbers, (1,) * values.ndim, mode=mode)
 
 
-def pick_slice(values: Array, index: Array, axis: int = 0) -> Array:
-    """Return the slice at an index of an axis, NaN if it is out of range."""
-    # A sum compiles faster than a gather, whose transpose is a scatter.
-    return sum_at(values, index, axis)
+def pick_slice(values: Array, indices: Array, axis: int = 0) -> Array:
+    """Return the slice at an index of an axis, NaN if it is out of range.
 
-
-def sum_at(values: Array, indices: Array, axis: int) -> Array:
-    """Return the entry at an index of an axis by a sum, NaN if it is out of range."""
+    It is a sum, which compiles faster than a gather, whose transpose is a scatter.
+    Indices may be an array that broadcasts with the values.
+    """
     indices = widened(indices)
     entries = jax.lax.broadcasted_iota(indices.dtype, values.shape, axis)
     others = jnp.where(is_inside(indices, values.shape[axis]), 0.0, jnp.nan)

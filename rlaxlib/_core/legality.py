@@ -11,6 +11,9 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe, streams
 
+# The lowest float16, which masks actions too. It is far above the gap that marks them.
+LOWEST_HALF = -65504.0
+
 # A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is
 # NaN.
 LOWEST = -1e30
@@ -21,9 +24,10 @@ def gaps(
 ) -> tuple[Array, Array]:
     """Return the gaps of logits to the largest, and which actions are legal.
 
-    An action is illegal if its mask is false, or its logit is minus infinity or, in
-    units of the temperature, more than 1e30 below the largest: the lowest float of a
-    dtype, the usual mask of networks, becomes infinite in later operations.
+    An action is illegal if its mask is false, or its logit is minus infinity, the
+    lowest float16 or, in units of the temperature, more than 1e30 below the largest:
+    the lowest float of a dtype, the usual mask of networks, becomes infinite in later
+    operations.
 
     Args:
         logits: Logits, `[..., A]`.
@@ -36,14 +40,33 @@ def gaps(
         finite, with an exponential and a gradient of 0, for illegal actions,
         `[..., A]`; and True for legal actions, `[..., A]`.
     """
-    logits = jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
+    logits = masked(logits, action_mask)
     return gap(logits, largest(logits), temperature)
+
+
+def masked(logits: Array, action_mask: Array | None) -> Array:
+    """Return logits, minus infinity where a mask or the lowest float16 says illegal."""
+    legal = streams.filled(action_mask, logits) & (logits != LOWEST_HALF)
+    return jnp.where(legal, logits, -jnp.inf)
 
 
 def largest(logits: Array) -> Array:
     """Return the largest logit, 0 if all are minus infinity, `[..., 1]`."""
     highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     return jnp.where(highest == -jnp.inf, 0, highest)
+
+
+def unless(weight: Array, logits: Array) -> Array:
+    """Return logits, without a gradient if they are NaN and their softmax has weight 0.
+
+    Args:
+        weight: Weight of what the softmax gives, `[]` or `[..., 1]`.
+        logits: Logits, `[..., A]`.
+
+    Returns:
+        The logits, `[..., A]`.
+    """
+    return safe.unless(weight, safe.largest(logits, -1)[..., None], logits)
 
 
 def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:

@@ -48,7 +48,7 @@ def segment_sums(x: Array, indices: Array, size: int) -> Array:
 def take(x: Array, indices: Array) -> Array:
     """Return `x.at[indices].get(mode="fill", fill_value=nan)` of a vector, by a sum."""
     entries = jnp.broadcast_to(x, (*indices.shape, x.size))
-    return indexing.sum_at(entries, jnp.expand_dims(indices, -1), indices.ndim)
+    return indexing.pick_slice(entries, jnp.expand_dims(indices, -1), indices.ndim)
 
 
 def unsort(order: Array, x: Array) -> Array:

@@ -1,8 +1,12 @@
 """The program of a body: convert, mask, run, mask again, and round once at the end.
 
-A body has float32 in place of half precision (see `dtypes`). Its result is cast back:
-to the dtype that the arguments promote to; or, of a state and of what is `like` an
-argument, to the dtypes that it has there.
+A body has JAX arrays, with float32 in place of half precision (see `dtypes`). Its
+result is cast back: to the dtype that the arguments promote to; or, of a state and of
+what is `like` an argument, to the dtypes that it has there. A state is a record among
+the arguments and in the result. A function of the user gets pytrees as they are.
+
+Floats and integers are 0 where `sample_mask` is false, in arguments and in results: a
+product with NaN has a NaN gradient even where the result is masked.
 """
 
 from __future__ import annotations
@@ -23,87 +27,78 @@ from jax.sharding import AxisType
 from rlaxlib._core import dtypes, specs, streams
 from rlaxlib._core.specs import Axes, Spec
 
-Arguments = dict[str, Any]
-
-FLOATS = ("Float", "Real")
-
 
 class Roles(NamedTuple):
-    """The roles of leaves of arguments, by their places, and their structure.
+    """What a program does with the leaves of its arguments.
 
     Attributes:
-        data: Floats whose dtype the result has.
-        kept: Floats of states and pytrees, which keep their dtypes.
-        states: Floats of states.
-        masked: Arrays to set to 0 at ignored steps.
+        kinds: `"data"` for a float whose dtype the result has; `"state"` or `"tree"`
+            for one that keeps its own dtype; else nothing.
+        masked: Whether a leaf is set to 0 at ignored steps.
         structure: The arguments as a pytree.
     """
 
-    data: tuple[int, ...]
-    kept: tuple[int, ...]
-    states: tuple[int, ...]
-    masked: tuple[int, ...]
+    kinds: tuple[str, ...]
+    masked: tuple[bool, ...]
     structure: Any
 
 
+@dataclasses.dataclass(frozen=True)
 class Program:
     """A function with its conversions, compiled.
 
     Attributes:
         function: The function as it was written.
-        result: The annotation of the result.
+        result: The spec of the result.
         states: The argument that is of the class of a state, for each class.
         steps: The axes of `sample_mask`.
         wide: Whether a result of half precision stays in float32.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        result: Any,
-        states: Mapping[Any, str],
-        steps: Axes,
-        wide: bool,
-    ) -> None:
-        self.function, self.result, self.states = function, result, states
-        self.steps, self.wide = steps, wide
+    function: Callable[..., Any]
+    result: Spec
+    states: Mapping[Any, str]
+    steps: Axes
+    wide: bool
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The body, compiled for its static arguments."""
 
         def body(*args: Any) -> Any:
             return self.body(*args)
 
-        body.__name__ = function.__name__  # Profilers show it.
-        jit = cast(Any, jax.jit)
-        self.compiled = jit(body, static_argnums=(0, 1), inline=True)
+        body.__name__ = self.function.__name__  # Profilers show it.
+        return cast(Any, jax.jit)(body, static_argnums=(0, 1), inline=True)
 
-    def body(self, static: Any, roles: Roles, leaves: Any, others: Arguments) -> Any:
+    def body(self, static: Any, roles: Roles, leaves: Any) -> Any:
         """Convert the arguments, run the function, and cast its result.
 
         Args:
             static: Names and values of arguments for which a program is compiled.
             roles: The roles of leaves.
             leaves: Leaves of arguments that are or contain arrays.
-            others: Arguments to take as they are.
         """
         arrays = [x if isinstance(x, Array) else _array(x) for x in leaves]
         given = roles.structure.unflatten(arrays)
         mask = given.get("sample_mask")
         real, dtype = _dtypes(roles, arrays)
         converted = roles.structure.unflatten(_convert(roles, arrays, real, mask))
-        result = self.function(**dict(static), **others, **converted)
+        result = self.function(**dict(static), **converted)
 
-        def finish(hint: Any, value: Any) -> Any:
-            spec = specs.read(hint)
-            old = self.states.get(hint, spec and spec.like)
+        def finish(spec: Spec, value: Any) -> Any:
+            old = spec.like or self.states.get(spec.type)
             if old and given[old] is not None:
                 return jax.tree.map(dtypes.like, value, given[old])
-            parts = [] if spec else specs.parts("", hint, value)
-            if parts:
+            if parts := specs.entries("", spec, value):
                 return _rebuild(value, [finish(y, x) for _, y, x in parts])
-            if mask is not None and spec and self._is_masked(value, spec, mask):
+            if mask is not None and self._is_masked(value, spec, mask):
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value
-            return jax.tree.map(functools.partial(dtypes.cast, dtype=dtype), value)
+            return jax.tree.map(
+                lambda x: x.astype(dtype) if dtypes.is_float(x) else x, value
+            )
 
         return finish(self.result, result)
 
@@ -120,12 +115,13 @@ class Program:
 
 def _dtypes(roles: Roles, arrays: list[Array]) -> tuple[Any, Any]:
     """Return the dtype of numbers that become floats, and that of a result to cast."""
-    is_half = any(dtypes.is_half(arrays[place]) for place in roles.data + roles.kept)
-    data = [arrays[place] for place in roles.data]
-    floats = [x.dtype for x in data if dtypes.is_float(x) and not x.weak_type]
-    full = [dtype for dtype in floats if dtype.itemsize >= 4]
+    floats = [(x, y) for x, y in zip(arrays, roles.kinds, strict=True) if y]
+    is_half = any(dtypes.is_half(x) for x, _ in floats)
+    data = [x for x, y in floats if y == "data" and dtypes.is_float(x)]
+    own = [x.dtype for x in data if not x.weak_type]
+    full = [dtype for dtype in own if dtype.itemsize >= 4]
     real = jnp.result_type(*(full or ([jnp.float32] if is_half else [float])))
-    return real, jnp.result_type(*floats) if is_half and floats else None
+    return real, jnp.result_type(*own) if is_half and own else None
 
 
 def _convert(
@@ -137,14 +133,14 @@ def _convert(
     the dtype of the data.
     """
 
-    def convert(place: int, x: Array) -> Array:
-        if place in roles.data + roles.kept:
-            is_default = place in roles.states and x.weak_type
+    def convert(x: Array, kind: str, is_masked: bool) -> Array:
+        if kind:
+            is_default = kind == "state" and x.weak_type
             is_real = dtypes.is_float(x) and not is_default
             x = dtypes.raised(x) if is_real else x.astype(real)
-        return streams.valid(x, mask) if place in roles.masked else x
+        return streams.valid(x, mask) if is_masked else x
 
-    return [convert(*each) for each in enumerate(arrays)]
+    return [*map(convert, arrays, roles.kinds, roles.masked)]
 
 
 def _rebuild(value: Any, new: list[Any]) -> Any:

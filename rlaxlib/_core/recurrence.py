@@ -16,15 +16,12 @@ Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend import backend
 from jax.typing import ArrayLike
 
-from rlaxlib._core import streams, sums
+from rlaxlib._core import moments, platforms, streams
 from rlaxlib._core.safe import product
 
 LONG = 8192  # Number of steps from which on a sum one by one loses 1e-4.
@@ -54,11 +51,10 @@ def backward(
         Solution :math:`y_0, …, y_{T-1}`, shape `[T]`. Invalid steps have
         that of the next valid step.
     """
-    end = streams.ends(truncated_t, sample_mask)
     if sample_mask is not None:  # The carry passes through invalid steps.
         b = jnp.where(sample_mask, b, 0)
         a = jnp.where(sample_mask, a, 1)
-    return _solve(b, _cut(a, end), final)
+    return _solve(b, streams.cut_traces(a, truncated_t, sample_mask), final)
 
 
 def backward_window(
@@ -79,7 +75,8 @@ def backward_window(
     steps = final.shape[0]
     # Steps beyond the end return the value that they are given.
     b_padded = jnp.pad(b, (0, length))
-    a_padded = jnp.pad(_cut(a, end), (0, length), constant_values=1)
+    a = a if end is None else jnp.where(end, 0, a)
+    a_padded = jnp.pad(a, (0, length), constant_values=1)
 
     def step(y: Array, k: Array) -> tuple[Array, None]:
         def later(x: Array) -> Array:
@@ -91,18 +88,10 @@ def backward_window(
     return y
 
 
-def _cut(a: Array, end: Array | None) -> Array:
-    """Return the factors, 0 where nothing that follows a step counts."""
-    return a if end is None else jnp.where(end, 0, a)
-
-
 def _solve(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in the way that suits the platform."""
-    on_cpu = _loop if b.size <= LONG else _long_loop
-    if set(cast(Any, backend).backends()) == {"cpu"}:
-        return on_cpu(b, a, final)
-    solve = cast(Any, jax.lax.platform_dependent)
-    return solve(b, a, final, cpu=on_cpu, default=_associative_scan)
+    loop = _loop if b.size <= LONG else _long_loop
+    return platforms.choose(loop, _associative_scan, b, a, final)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
@@ -127,7 +116,7 @@ def _long_loop(b: Array, a: Array, final: ArrayLike) -> Array:
         (y, rest), (b, a) = carry, terms
         plain, y = b + product(a, y), jnp.where(a == 0, 0, y)
         # As a change of y: the product would round it, at γ = 0.9999 always upwards.
-        total, rest = sums.add(y, product(a, rest), b + (a - 1) * y)
+        total, rest = moments.add(y, product(a, rest), b + (a - 1) * y)
         has_error = jnp.isfinite(total) & (a != 0)
         y, rest = jnp.where(has_error, total, plain), jnp.where(has_error, rest, 0)
         return (y, rest), y

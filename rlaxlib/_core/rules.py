@@ -22,7 +22,7 @@ _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "a Python bool"),
     float: ((int, float, np.number), "a Python number"),
     int: ((int, np.integer), "a Python integer"),
-    int | Sequence[int]: ((int, Sequence), "an integer, or several"),
+    int | Sequence[int]: ((int, np.integer, Sequence), "an integer, or several"),
 }
 
 
@@ -65,7 +65,7 @@ def check(
         if np.any(is_wrong):
             first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
             must = _must(rule, sizes, given)
-            raise problem(f"`{name}` is {first}, must {must}")
+            raise problem(f"`{name}` is {_shown(first)}, must {must}")
 
 
 def is_wide(dtype: Any, spec: Spec) -> bool:
@@ -73,8 +73,7 @@ def is_wide(dtype: Any, spec: Spec) -> bool:
 
     A Python integer in place of a float becomes one.
     """
-    is_whole = dtype is int and spec.kind not in ("Float", "Real")
-    return is_whole or dtype in (np.int64, np.uint64)
+    return dtype in (np.int64, np.uint64) or (dtype is int and not spec.is_float)
 
 
 def _breaks(
@@ -84,9 +83,27 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    is_above = low is None or (x >= low if rule.has_low else x > low)
-    is_below = high is None or (x <= high if rule.has_high else x < high)
+    near = _rounded(x)
+    # A normaliser keeps the distance of a decay from 1, however small.
+    x_high = near if rule.high == np.inf else x
+    is_above = low is None or (x >= low if rule.has_low else near > _rounded(low))
+    is_below = high is None or (x_high <= high if rule.has_high else x_high < high)
     return np.logical_not(is_above & is_below)
+
+
+def _rounded(x: Any) -> Any:
+    """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
+    if x is None or np.result_type(x) != np.float64:
+        return x
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(np.float64))[()]
+
+
+def _shown(x: Any) -> str:
+    """Return a value, and what JAX rounds it to if that is 0 or infinite."""
+    near = _rounded(x)
+    is_far = near != x and (near == 0 or np.isinf(near))
+    return f"{x} ({near} in {near.dtype})" if is_far else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:
@@ -116,7 +133,6 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         is_right = isinstance(value, str) and value in spec.options
         *most, last = [f'"{each}"' for each in spec.options]
         must = " or ".join(filter(None, [", ".join(most), last]))
-        must += "" if spec.is_static else f", or a {spec.kind.lower()} array"
     else:
         classes, must = _STATIC[spec.type]
         is_bool = isinstance(value, bool)

@@ -139,6 +139,16 @@ def with_nan(x: Array, *causes: ArrayLike) -> Array:
     return x
 
 
+def unless(weight: ArrayLike, peak: Array, x: Array) -> Array:
+    """Return `x`, without a gradient where its weight is 0 and its peak not finite.
+
+    It is for what has a weight only after a function that is not linear: its derivative
+    at NaN, times 0, would be NaN.
+    """
+    is_bad = (weight == 0) & ~jnp.isfinite(peak)
+    return jnp.where(is_bad, jax.lax.stop_gradient(x), x)
+
+
 def without(weight: ArrayLike, x: Array) -> Array:
     """Return `x`, and 0 where it is infinite or NaN and its weight is 0.
 

@@ -11,42 +11,35 @@ A public function is written for JAX arrays, and takes whatever JAX takes for on
         sample_mask: Bool[ArrayLike, "T"] | None = None,
     ) -> Float[Array, "T"]:
 
-The body has JAX arrays, raised from half precision to float32, and 0 at ignored steps;
-its result is cast back, and is 0 there, too. It is compiled, so that a call outside of
-`jax.jit` runs one program; within another program it leaves no trace. A body that calls
-a function of the user is not compiled: what that function reads may change from call to
-call. The annotations alone decide.
+The annotations alone decide what is checked, converted and compiled. The body is one
+compiled program, which leaves no trace in another one (see `programs`). A body that
+calls a function of the user is not compiled: what that function reads may change from
+call to call.
 
-`specs` describes the annotations of arrays. `Static[int, "in [1, inf)"]` is a Python
-value, a `Literal` one of its strings, and a `bool` a flag, which may be traced. An axis
-that is named like a static integer has its size. Fields of a named tuple, and entries
-of a tuple or sequence, have annotations of their own. A `Real` may be given as
-integers, which become floats; a `Tree` is a pytree of arrays, each of which is checked
-and converted, under its path.
-
-Shapes and dtypes are checked in traced programs too. Ranges are checked of values on
-the host, which are Python's and NumPy's, at valid steps if there is a `sample_mask`.
-Arrays on a device are never read.
+`specs` describes annotations. Shapes and dtypes are checked in traced programs too;
+ranges, of values on the host, which are Python's and NumPy's, at valid steps if there
+is a `sample_mask`. Arrays on a device are never read.
 
 An annotation is read at the first call of its function: importing runs none of this.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
 from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.binding import Bound, Leaf, Type
+from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.functions import is_object, is_ours
-from rlaxlib._core.programs import FLOATS, Roles
+from rlaxlib._core.programs import Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
 P = ParamSpec("P")
@@ -63,14 +56,6 @@ def checked(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
-
-    Half precision is raised to float32, and the result cast to the dtype that the
-    arguments promote to. A state, which is a record among the arguments and in the
-    result, keeps its own dtypes, and so does a result that is `like` an argument. A
-    function of the user gets pytrees in the dtypes that they have.
-
-    Floats and integers are 0 where `sample_mask` is false, in arguments and in results:
-    a product with NaN has a NaN gradient even where the result is masked.
 
     Args:
         function: The function, whose body has JAX arrays.
@@ -108,13 +93,11 @@ class Fitted(NamedTuple):
         roles: The roles of leaves.
         ruled: Path, place and spec of values on the host to check, and whether their
             rules hold at valid steps alone.
-        whole: The places of Python integers that are floats.
     """
 
     bound: Bound
     roles: Roles
     ruled: list[tuple[str, int, Spec, bool]]
-    whole: list[int]
 
 
 class Plan:
@@ -122,16 +105,14 @@ class Plan:
 
     Attributes:
         function: The function as it was written.
-        specs: The spec of each argument that has one.
+        specs: The spec of each array, flag, option and Python value.
         arrays: Those that are arrays.
-        nested: The annotation of each argument that contains arrays.
-        static: The specs of those that are options or Python values.
-        checked: The annotation of each argument that has, or contains, a spec.
-        either: The type that is static, of flags and options that may be arrays too.
-        bare: The annotations of settings and functions, which have no spec.
-        others: Names of arguments without an annotation, such as `self`.
+        nested: The spec of each argument that contains arrays, such as a state.
+        checked: Both, in the order in which they are fitted.
+        static: The type whose values are static, of options, flags and Python values.
+        bare: The specs of settings and functions.
         functions: Names of arguments that are functions of the user, or have some.
-        result: The annotation of the result.
+        result: The spec of the result.
     """
 
     def __init__(
@@ -149,32 +130,25 @@ class Plan:
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
-        self.result = hints.pop("return", None)
-        self.compiled = compiled and not is_object(self.result)
-        self.nested = {n: x for n, x in hints.items() if specs.is_nested(x)}
-        found = {n: specs.read(x) for n, x in hints.items() if n not in self.nested}
-        self.specs = {n: x for n, x in found.items() if x}
-        self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        self.static = {n: x for n, x in self.specs.items() if x.is_static}
-        # An error blames a state for a size in which it differs from the data.
-        self.checked = {n: hints[n] for n in (*self.specs, *self.nested)}
-        self.either = {
-            n: bool if x.kind == "Flag" else str
-            for n, x in self.specs.items()
-            if x.kind == "Flag" or x.options
+        self.result = specs.read(hints.pop("return", None))
+        self.compiled = compiled and not is_object(self.result.type)
+        found = {n: specs.read(x) for n, x in hints.items()}
+        self.bare = {n: x for n, x in found.items() if x.is_bare}
+        self.nested = {n: x for n, x in found.items() if x.parts or x.is_tree}
+        self.specs = {
+            n: x for n, x in found.items() if n not in self.bare | self.nested
         }
-        self.bare = {n: x for n, x in hints.items() if n not in self.checked}
-        self.others = [n for n in self.names if n not in hints]
-        self.callables = [n for n, x in self.bare.items() if specs.is_callable(x)]
-        self.functions = [n for n, x in self.bare.items() if not specs.is_setting(x)]
+        self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
+        # An error blames a state for a size in which it differs from the data.
+        self.checked = self.specs | self.nested
+        others = {n: x for n, x in self.specs.items() if n not in self.arrays}
+        self.static = {n: object if x.is_static else bool for n, x in others.items()}
+        self.callables = [n for n, x in self.bare.items() if x.kind == "Function"]
+        self.functions = [n for n, x in self.bare.items() if x.kind != "Setting"]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
-        states = {
-            x: name
-            for name, hint in self.nested.items()
-            for x in specs.alternatives(hint)
-            if specs.is_record(x) and specs.is_in(x, self.result)
-        }
+        returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
+        states = {x.type: n for n, x in self.nested.items() if x.type in returned}
         self.states = {*states.values()}
         args = function, self.result, states, self.steps, wide
         self.program = programs.Program(*args)
@@ -219,45 +193,50 @@ class Plan:
             given: The arguments, by name. One that is missing is not checked.
 
         Returns:
-            Names and values of static arguments, the leaves of arrays, and what follows
-            from both.
+            Names and values of static arguments, the leaves of all others but settings
+            and functions, and what follows from both.
 
         Raises:
             ArgumentError: If a dtype, a shape or a value does not fit.
         """
         known = {
-            n: x
-            for n, x in given.items()
-            if n in self.static or type(x) is self.either.get(n)
+            n: given[n]
+            for n, kind in self.static.items()
+            if n in given and isinstance(given[n], kind)
         }
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
-        traced = {
-            n: x for n, x in given.items() if n in self.checked and n not in known
-        }
+        # An object whose settings are traced is no part of a key: it has no equal.
+        among = self.checked if not self.compiled else given.keys() - self.bare.keys()
+        traced = {n: x for n, x in given.items() if n in among and n not in known}
         leaves, structure = cast(Any, jax.tree.flatten(traced))
         types = tuple(map(binding.type_of, leaves))
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
-            path, hint = error.args
-            raise errors.wrong_type(path, hint, self._described(given, {})) from None
+            path, spec = error.args
+            raise errors.wrong_type(path, spec, self._described(given, {})) from None
         if fitted.bound.misfit:
-            places = self._places(given)
-            wanted = {n: spec for n, (spec, _) in places.items()}
-            values = {n: x for n, (_, x) in places.items()}
-            call = self._described(given | values, wanted)
-            raise errors.misfit(call, fitted.bound)
+            raise errors.misfit(
+                self._described(given, self._places(given)), fitted.bound
+            )
         self._check_values(given, leaves, fitted)
-        for place in fitted.whole:
-            leaves[place] = float(leaves[place])
+        kinds = fitted.roles.kinds
+        leaves = [
+            float(x) if type(x) is int and kind else x
+            for x, kind in zip(leaves, kinds, strict=True)
+        ]
         return static, leaves, fitted
 
-    def _described(self, given: Arguments, wanted: dict[str, Spec]) -> Call:
+    def _described(
+        self, given: Arguments, places: Mapping[str, tuple[Spec, Any]]
+    ) -> Call:
         """Return what errors say about a call."""
         about = self.name(given), self.positional, self.defaults, self.result
-        return Call(*about, given, wanted)
+        values = {path: x for path, (_, x) in places.items()}
+        wanted = {path: spec for path, (spec, _) in places.items()}
+        return Call(*about, given | values, wanted)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
@@ -277,53 +256,42 @@ class Plan:
 
     def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
         """Fit arguments to their annotations."""
-        leaves = [Leaf(*each) for each in enumerate(types)]
-        constants = dict(static)
-        places = self._places(structure.unflatten(leaves) | constants)
-        wanted = {n: spec for n, (spec, _) in places.items()}
-        found = {n: binding.type_of(x) for n, (_, x) in places.items()}
+        places = self._places(structure.unflatten(range(len(types))))
+        wanted = {path: spec for path, (spec, _) in places.items()}
+        found = {
+            path: types[x] if type(x) is int else binding.type_of(x)
+            for path, (_, x) in places.items()
+        }
         sizes: Sizes = {n: x for n, x in static if type(x) is int}
         bound = binding.bind(wanted, found, sizes)
         for name, value in static if not bound.misfit else ():
-            if self.specs[name].is_static:
-                rules.check(name, value, self.specs[name], bound.sizes, constants)
-        fits = {n: places[n] for n in bound.axes if isinstance(places[n][1], Leaf)}
-        masked = [n for n, (x, _) in fits.items() if self._is_masked(x, bound.axes[n])]
-        roles = self._roles(fits, masked, structure)
-        ruled = [
-            (n, leaf.place, spec, n in masked)
-            for n, (spec, leaf) in fits.items()
-            if (spec.rules or rules.is_wide(leaf.type[1], spec)) and leaf.type[2]
-        ]
-        whole = [
-            leaf.place
-            for spec, leaf in fits.values()
-            if spec.kind in FLOATS and leaf.type[1] is int
-        ]
-        return Fitted(bound, roles, ruled, whole)
+            rules.check(name, value, self.specs[name], bound.sizes, dict(static))
+        kinds, masked = [""] * len(types), [False] * len(types)
+        ruled: list[tuple[str, int, Spec, bool]] = []
+        for path, axes in bound.axes.items():
+            spec, place = wanted[path], int(places[path][1])
+            kinds[place] = self._kind(path, spec)
+            masked[place] = self._is_masked(spec, axes)
+            _, dtype, is_host = types[place]
+            if is_host and (spec.rules or rules.is_wide(dtype, spec)):
+                ruled.append((path, place, spec, masked[place]))
+        return Fitted(bound, Roles(tuple(kinds), tuple(masked), structure), ruled)
 
-    def _roles(
-        self, fits: dict[str, tuple[Spec, Leaf]], masked: list[str], structure: Any
-    ) -> Roles:
-        """Return the roles of leaves. Functions of the user get pytrees as they are."""
-
-        def at(names: Iterable[str]) -> tuple[int, ...]:
-            return tuple([fits[n][1].place for n in names])
-
-        floats = {n: spec for n, (spec, _) in fits.items() if spec.kind in FLOATS}
-        states = [n for n in floats if specs.argument_of(n) in self.states]
-        trees = [n for n, spec in floats.items() if spec.is_tree]
-        data = [n for n in floats if n not in states and n not in trees]
-        kept = states if self.callables else states + trees
-        return Roles(at(data), at(kept), at(states), at(masked), structure)
+    def _kind(self, path: str, spec: Spec) -> str:
+        """Return the kind of a leaf. Functions of the user get pytrees as they are."""
+        if not spec.is_float:
+            return ""
+        if specs.argument_of(path) in self.states:
+            return "state"
+        return "data" if not spec.is_tree else "" if self.callables else "tree"
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
         first = tuple(specs.split(axis)[0] for axis in axes[: len(self.steps)])
-        return bool(first) and first == self.steps and spec.kind in (*FLOATS, "Int")
+        return first == self.steps != () and (spec.is_float or spec.kind == "Int")
 
     def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
-        """Return spec and place of each array, and check the structures of pytrees."""
+        """Return spec and value of each array, and check the structures of pytrees."""
         places: dict[str, tuple[Spec, Any]] = {}
         trees: dict[str, tuple[Spec, Any]] = {}
         for name in filter(given.__contains__, self.checked):
@@ -347,16 +315,17 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
+            if is_object(self.result.type):  # An array may change once it is a setting.
+                given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])
             for n in self.functions
         )
         bare = tuple([(n, _hashable(given[n])) for n in self.bare])
-        others = {n: given[n] for n in self.others}
         run = self.program.compiled if has_ours else self.program.body
-        with programs.mesh_of(leaves + jax.tree.leaves(others)):
-            return run(static + bare, roles, leaves, others)
+        with programs.mesh_of(leaves):
+            return run(static + bare, roles, leaves)
 
 
 def _hashable(value: Any) -> Any:

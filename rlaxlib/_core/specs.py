@@ -1,6 +1,14 @@
 """Specs of arguments: a kind, shapes, and rules for the values.
 
-The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
+- `Float[ArrayLike, "T"]`, `Int`, `Bool`, `Key`, `Shaped` of any numbers, and `Real`,
+  which may be given as integers and becomes floats, are arrays;
+- `Tree[Any, "float like params"]` is a pytree, with the kind of its leaves in front;
+- `bool` is a flag, which may be traced; `Static[int, "in [1, inf)"]` is a Python value,
+  and a `Literal` one of its strings. An axis named like a static integer has its size;
+- named tuples, dataclasses, tuples and sequences are what their parts are;
+- all else is a setting, such as names of axes, or a function of the user.
+
+The text of a spec has up to three parts, as in `"[] or [T] in [0, 1]"`:
 
 - a shape, such as `T, A`, none for a scalar; or several in brackets, joined by `or`. An
   axis is a size such as `3`, or a name such as `T`, which has the same size of at least
@@ -13,8 +21,7 @@ The text of a spec has up to two parts, as in `"[] or [T] in [0, 1]"`:
 - `like params`: of a pytree, the structure of another argument, and leaves of its
   shapes; of a result, the dtypes of floats of an argument.
 
-A `Tree` has the kind of its leaves in front, as in `"float like params"`. Its `...` is
-the shape of each leaf by itself, which needs not be written.
+The shape of a leaf of a `Tree` may be any if none is written.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 import jax
@@ -43,6 +50,7 @@ _TEXT = re.compile(
 )
 _NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 _UNIONS = (Union, types.UnionType)
+_SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
 
 
 class Interval(NamedTuple):
@@ -62,25 +70,28 @@ class Spec(NamedTuple):
     """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
 
     Attributes:
-        kind: A kind of array, such as `Float`, or of a flag, which is `Flag`; or
-            `Static` or `Literal`.
+        kind: A kind of array, such as `Float`; `Flag` of a bool; `Static` or `Literal`;
+            `Record`, `Tuple` or `Sequence` of what contains others; `Setting` of axis
+            names and dtypes; `Function`; or `Other`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
-        type: The type of a `Static`.
-        options: The strings of a `Literal`, or those that an array may be instead.
+        type: The type of a `Static`, and the annotation of what is no array.
+        options: The strings of a `Literal`.
         like: The argument that a pytree or a result is like.
         is_tree: Whether it is the spec of a pytree, or of a leaf of one.
+        parts: The specs of fields or entries, by their names or places.
     """
 
     kind: str
     shapes: tuple[Axes, ...] = ()
     rules: tuple[Interval | str, ...] = ()
     optional: bool = False
-    type: type = object
+    type: Any = object
     options: tuple[str, ...] = ()
     like: str = ""
     is_tree: bool = False
+    parts: Mapping[Any, Spec] = types.MappingProxyType({})
 
     @property
     def is_static(self) -> bool:
@@ -88,9 +99,20 @@ class Spec(NamedTuple):
         return self.kind in ("Static", "Literal")
 
     @property
+    def is_float(self) -> bool:
+        """Whether arrays are floats, or become floats."""
+        return self.kind in ("Float", "Real")
+
+    @property
     def is_array(self) -> bool:
         """Whether the argument is an array: no flag, and no pytree."""
-        return not (self.is_static or self.is_tree or self.kind == "Flag")
+        is_other = self.is_static or self.is_tree or self.kind == "Flag"
+        return bool(self.shapes) and not is_other
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says nothing of arrays or Python values."""
+        return self.kind in ("Setting", "Function", "Other")
 
     @property
     def text(self) -> str:
@@ -101,22 +123,32 @@ class Spec(NamedTuple):
 
 
 @functools.cache
-def read(annotation: Any) -> Spec | None:
-    """Read the annotation of an argument, or return None if it has no spec."""
+def read(annotation: Any) -> Spec:
+    """Read the annotation of an argument, a result, a field or an entry."""
     if annotation is bool:
         return Spec("Flag", ((),), type=bool)
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in _UNIONS:
-        *literals, last = [read(part) for part in parts if part is not type(None)]
-        if last is None or None in literals:
-            return None
-        options = literals[0].options if literals and literals[0] else last.options
-        return last._replace(optional=type(None) in parts, options=options)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
-        return Spec("Literal", options=parts)
-    if origin is Annotated and isinstance(note := parts[1], Note):
-        return _read_note(parts[0], *note)
-    return None
+        return Spec("Literal", options=args)
+    if origin is Annotated and isinstance(note := args[1], Note):
+        return _read_note(args[0], *note)
+    if origin is Callable:
+        return Spec("Function", type=annotation)
+    union = {*args} if origin in _UNIONS else {annotation}
+    if union <= _SETTINGS:
+        return Spec("Setting", type=annotation)
+    if len(members := union - {types.NoneType}) < len(union) == 2:
+        return read(members.pop())._replace(optional=True)
+    kind, parts = "Tuple", {}
+    if dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields"):
+        kind, parts = "Record", fields(annotation)
+    elif origin in (tuple, Sequence):
+        kind = "Sequence" if origin is Sequence or ... in args else "Tuple"
+        parts = dict(enumerate(x for x in args if x is not ...))
+    inner = {n: read(x) for n, x in parts.items()}
+    if all(x.is_bare for x in inner.values()):
+        return Spec("Other", type=annotation)
+    return Spec(kind, type=annotation, parts=inner)
 
 
 def _read_note(kept: Any, kind: str, text: str) -> Spec:
@@ -171,105 +203,57 @@ def size_of(axis: str, sizes: Sizes) -> int | Shape | None:
     return size + extra if isinstance(size, int) else size
 
 
-# --- Annotations of functions and settings, which have no spec. ---
-
-_SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
-
-
-def is_setting(hint: Any) -> bool:
-    """Return whether an annotation is that of axis names or of a dtype."""
-    return alternatives(hint) <= _SETTINGS
-
-
-def is_callable(hint: Any) -> bool:
-    """Return whether an annotation is that of a function of the user."""
-    return any(typing.get_origin(x) is Callable for x in alternatives(hint))
-
-
-def alternatives(hint: Any) -> set[Any]:
-    """Return the members of a union, or one annotation."""
-    is_union = typing.get_origin(hint) in _UNIONS
-    return set(typing.get_args(hint)) if is_union else {hint}
-
-
 # --- Annotations that contain others. ---
 
 
 class TypeMismatchError(Exception):
-    """A value without the fields or entries of its annotation: path, annotation."""
-
-
-def contents(hint: Any) -> tuple[Any, ...]:
-    """Return the annotations that an annotation contains."""
-    if is_record(hint):
-        return tuple(fields(hint).values())
-    if typing.get_origin(hint) in (tuple, Sequence, *_UNIONS):
-        return tuple(x for x in typing.get_args(hint) if x not in (..., type(None)))
-    return ()
-
-
-def is_nested(hint: Any) -> bool:
-    """Return whether an annotation contains specs: a pytree, record or sequence."""
-    if spec := read(hint):
-        return spec.is_tree
-    return any(read(part) or is_nested(part) for part in contents(hint))
-
-
-def is_in(part: Any, hint: Any) -> bool:
-    """Return whether an annotation is another one, or contained in it."""
-    return hint is part or any(is_in(part, x) for x in contents(hint))
-
-
-def is_record(hint: Any) -> bool:
-    """Return whether an annotation is a named tuple or a dataclass of arrays."""
-    if dataclasses.is_dataclass(hint):
-        return any(map(read, fields(hint).values()))
-    return hasattr(hint, "_fields")
+    """A value without the fields or entries of its spec: path, spec."""
 
 
 @functools.cache
 def fields(record: Any) -> dict[str, Any]:
-    """Return the annotations of the fields of a record."""
+    """Return the annotations of the fields of a named tuple or a dataclass."""
     kind = typing.get_origin(record) or record  # Of a generic named tuple.
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def parts(path: str, hint: Any, value: Any) -> list[tuple[str, Any, Any]]:
-    """Return path, annotation and value of each field or entry of a value.
+def within(spec: Spec) -> Iterator[Spec]:
+    """Yield a spec, and all that it contains."""
+    yield spec
+    for part in spec.parts.values():
+        yield from within(part)
+
+
+def entries(path: str, spec: Spec, value: Any) -> list[tuple[str, Spec, Any]]:
+    """Return path, spec and value of each field or entry of a value.
 
     Raises:
         TypeMismatchError: If the value does not have the fields or entries.
     """
-    if typing.get_origin(hint) in _UNIONS:  # Or None.
-        hint = None if value is None else contents(hint)[0]
-    inner, origin = contents(hint), typing.get_origin(hint)
-    if is_record(hint):
-        if not all(hasattr(value, name) for name in fields(hint)):
-            raise TypeMismatchError(path, hint)
-        return [(f"{path}.{n}", x, getattr(value, n)) for n, x in fields(hint).items()]
-    if not inner:
+    parts = spec.parts
+    if not parts or (value is None and spec.optional):
         return []
-    is_sequence = isinstance(value, list | tuple)
-    entries: list[Any] = [*cast(Any, value)] if is_sequence else []
-    is_fixed = origin is tuple and ... not in typing.get_args(hint)
-    hints = inner if is_fixed else inner * len(entries)
-    if not is_sequence or len(hints) != len(entries):
-        raise TypeMismatchError(path, hint)
-    numbered = enumerate(zip(hints, entries, strict=True))
-    return [(f"{path}[{i}]", hint, entry) for i, (hint, entry) in numbered]
+    if spec.kind == "Record":
+        if not all(hasattr(value, name) for name in parts):
+            raise TypeMismatchError(path, spec)
+        return [(f"{path}.{n}", x, getattr(value, n)) for n, x in parts.items()]
+    found = cast(Any, value) if isinstance(value, list | tuple) else None
+    every = [*parts.values()] * (len(found or ()) if spec.kind == "Sequence" else 1)
+    if found is None or len(found) != len(every):
+        raise TypeMismatchError(path, spec)
+    return [(f"{path}[{i}]", x, found[i]) for i, x in enumerate(every)]
 
 
-def nodes(path: str, hint: Any, value: Any) -> Iterator[tuple[str, Spec, Any]]:
-    """Yield path, spec and value of whatever has a spec in an argument."""
-    if spec := read(hint):
+def nodes(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Spec, Any]]:
+    """Yield path, spec and value of each array, pytree and static value."""
+    if not (spec.parts or spec.is_bare):
         yield path, spec, value
-    else:
-        for part in parts(path, hint, value):
-            yield from nodes(*part)
+    for part in entries(path, spec, value):
+        yield from nodes(*part)
 
 
 def leaves(path: str, spec: Spec, tree: Any) -> Iterator[tuple[str, Spec, Any]]:
-    """Yield path, spec and value of each leaf, such as `params['w']`."""
+    """Yield path, spec and value of each leaf of a pytree, such as `params['w']`."""
     for keys, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
         where = jax.tree_util.keystr(keys)
         own = f"...{root_of(path, spec)}{where}"

@@ -76,7 +76,7 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
-    weights = legality.softmax(log_weights)
+    weights = legality.softmax(legality.unless(1 - exploration, log_weights))
     return safe.product(1 - exploration, weights) + exploration * uniform
 
 
@@ -123,8 +123,8 @@ def exp3_update(
         Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
         2002. https://doi.org/10.1137/S0097539701398375
     """
-    estimates = one_hot(arm, log_weights) * reward / probability
-    return log_weights + safe.product(step_size, estimates)
+    estimate = safe.product(step_size, reward) / probability
+    return log_weights + safe.product(one_hot(arm, log_weights), estimate)
 
 
 @checked
@@ -297,8 +297,8 @@ def gradient_bandit_update(
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - legality.softmax(preferences)
-    step = (reward - baseline) * direction
-    preferences = preferences + safe.product(step_size, step)
+    gain = safe.product(step_size, reward - baseline)
+    preferences = preferences + gain * safe.without(step_size, direction)
     baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)
     # A narrow dtype stays at its largest value.
     pulls = jnp.where(pulls == jnp.iinfo(pulls.dtype).max, pulls, pulls + 1)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe, streams
+from rlaxlib._core import legality, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import categorical_kl_divergence
@@ -79,11 +79,11 @@ def unimix_logits(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    p = legal_softmax(logits, action_mask)
+    p = legal_softmax(legality.unless(1 - mix, logits), action_mask)
     possible = streams.filled(action_mask, logits)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
-    mixture = (1 - mix) * p.probs + mix * uniform
+    mixture = safe.product(1 - mix, p.probs) + mix * uniform
     # Without a mix, a probability may underflow, but not its logarithm.
     return safe.log(mixture, jnp.where(p.legal, p.log_probs, -jnp.inf))
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import indexing, legality, streams
+from rlaxlib._core import indexing, legality
 
 Function = Callable[..., Array]
 
@@ -83,7 +83,7 @@ def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    masked = jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
+    masked = legality.masked(logits, action_mask)
     largest = legality.largest(masked)
     gaps, legal = legality.gap(masked, largest, temperature)
     total = jnp.sum(jnp.exp(gaps), axis=-1, keepdims=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import indexing, safe, streams
+from rlaxlib._core import checks, indexing, safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
@@ -142,6 +142,8 @@ def ez_greedy(
         Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
     """
     held, remaining = state
+    if preferences.size - 1 > jnp.iinfo(held.dtype).max:
+        checks.fail(f"`state.a` is {held.dtype}, must hold {preferences.size} actions")
     legal = streams.filled(action_mask, preferences)
     of_start, of_duration, of_action = jax.random.split(key, 3)
     greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
@@ -156,7 +158,7 @@ def ez_greedy(
     anew = (remaining == 0) | ~jnp.any(legal & is_held)
     held = jnp.where(anew, drawn.astype(held.dtype), held)
     remaining = jnp.where(anew, duration, remaining)
-    action = jnp.where(remaining > 0, held, greedy.astype(held.dtype))
+    action = jnp.where(remaining > 0, held.astype(greedy.dtype), greedy)
     # An unsigned 0 minus 1 is the largest integer.
     remaining = jnp.where(remaining > 0, remaining - 1, 0)
     return action, EzGreedyState(held, remaining)

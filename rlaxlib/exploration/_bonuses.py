@@ -11,11 +11,11 @@ from rlaxlib._core import (
     checks,
     devices,
     indexing,
+    legality,
     moments,
     recurrence,
     safe,
     streams,
-    sums,
 )
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -230,10 +230,12 @@ def icm_loss(
         Deepak Pathak and others, *Curiosity-driven Exploration by Self-supervised
         Prediction*, section 2.2, 2017. https://arxiv.org/abs/1705.05363
     """
-    error = predicted_features - jax.lax.stop_gradient(features)
-    forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    inverse_loss = -indexing.pick(jax.nn.log_softmax(action_logits), a)
     beta = forward_weight
+    error = predicted_features - jax.lax.stop_gradient(features)
+    error = safe.unless(beta, error, error)
+    forward_loss = 0.5 * jnp.sum(jnp.square(error))
+    log_p = jax.nn.log_softmax(legality.unless(1 - beta, action_logits))
+    inverse_loss = -indexing.pick(log_p, a)
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
     return loss, IcmOutputs(forward_loss, inverse_loss, reward)
@@ -387,9 +389,9 @@ def _update_moments(
     """Update the moments of all values so far with those of new values."""
     count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
     steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
-    steps, steps_rest = sums.add(steps, steps_rest, count)
+    steps, steps_rest = moments.add(steps, steps_rest, count)
     zero = jnp.zeros_like(new_mean)
-    mean, variance, mean_rest, variance_rest = sums.merge(
+    mean, variance, mean_rest, variance_rest = moments.merge(
         (mean, variance, *rests),
         (new_mean, new_variance, zero, zero),
         count / jnp.maximum(steps, 1),

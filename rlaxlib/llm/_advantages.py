@@ -1,6 +1,6 @@
 """Advantages of language-model RL: groups of answers, pass@k, and rewards of tokens.
 
-- Advantages of a group of answers to one prompt (GRPO, RLOO, ReMax, MaxRL):
+- Advantages of a group of answers to one prompt (GRPO, RLOO, MaxRL):
   `group_advantages`, and the baseline of OPO, `length_weighted_baseline`.
 - Pass@k: `pass_at_k`, and the rewards that optimise it, `pass_at_k_rewards` (PKPO).
 - Rewards of tokens with a KL penalty: `kl_shaped_rewards`.
@@ -35,8 +35,7 @@ __all__ = [
 @checked(wide=True)
 def group_advantages(
     rewards: Float[ArrayLike, "G"],
-    baseline: Literal["mean", "leave_one_out", "none"]
-    | Float[ArrayLike, "[] or [G]"] = "mean",
+    baseline: Literal["mean", "leave_one_out", "none"] = "mean",
     scale: Literal["stddev", "mean", "none"] = "stddev",
     ddof: Static[int, "in [0, inf)"] = 1,
     epsilon: Float[ArrayLike, "in [0, inf)"] = 1e-6,
@@ -45,7 +44,7 @@ def group_advantages(
     group_ids: Int[ArrayLike, "G in [0, G)"] | None = None,
     axis_name: AxisName | None = None,
 ) -> Float[Array, "G"]:
-    """Compute the advantages of a group of answers (GRPO, RLOO, ReMax, MaxRL).
+    """Compute the advantages of a group of answers (GRPO, RLOO, MaxRL).
 
     Takes the rewards of answers to one prompt, or of several groups, returns one
     advantage for each.
@@ -55,21 +54,21 @@ def group_advantages(
         Â_i = (r_i - b_i) / (σ + ε),   σ² = (1/(G - ddof)) ∑_i (r_i - r̄)²
 
     The baseline :math:`b_i` is the mean :math:`r̄`; the mean of the other answers
-    (`"leave_one_out"`), which is unbiased; 0 (`"none"`); or an array. With the scale
-    `"mean"`, the divisor is :math:`r̄ + ε`; without a scale, it is 1.
+    (`"leave_one_out"`), which is unbiased; or 0 (`"none"`), for rewards from which
+    another baseline is subtracted. With the scale `"mean"`, the divisor is
+    :math:`r̄ + ε`; without a scale, it is 1.
 
     - GRPO: the defaults.
     - Dr. GRPO: `scale="none"`.
     - RLOO: `baseline="leave_one_out", scale="none"`.
-    - ReMax: `baseline` is the reward of the greedy answer, with `scale="none"`.
-    - OPO: `baseline` is the `length_weighted_baseline`, with `scale="none"`.
+    - ReMax: the rewards minus the reward of the greedy answer.
+    - OPO: the rewards minus the `length_weighted_baseline`.
     - MaxRL: `scale="mean"`, for rewards of 0 and 1: it maximises the likelihood of a
       correct answer, and not its probability.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.
-        baseline: `"mean"`, `"leave_one_out"`, `"none"` or :math:`b_i`, shape `[]` or
-            `[G]`.
+        baseline: `"mean"`, `"leave_one_out"` or `"none"`.
         scale: `"stddev"`, `"mean"` or `"none"`.
         ddof: Python integer in [0, inf), as in `jnp.std`; PyTorch's default is 1.
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
@@ -127,13 +126,9 @@ def group_advantages(
         return jnp.where((ids >= 0) & (ids < groups.size), advantages, jnp.nan)
     found = moments.of(rewards, exists, axis_name)
     size, mean, _, centered = found
-    if not isinstance(baseline, str):
-        advantages = rewards - baseline
-    elif baseline == "none":
-        advantages = rewards
-    else:
-        others = jnp.maximum(size - 1, 1)
-        advantages = centered if baseline == "mean" else centered * size / others
+    others = jnp.maximum(size - 1, 1)
+    choices = {"mean": centered, "leave_one_out": centered * size / others}
+    advantages = choices.get(baseline, rewards)
     if scale == "none":
         return advantages
     # A negative mean would turn all signs around.
@@ -159,8 +154,8 @@ def length_weighted_baseline(
         b = (∑_i l_i r_i) / ∑_i l_i
 
     It minimises the variance of the policy gradient if the squared norm of
-    :math:`∇ log π(y_i)` is proportional to the length. Pass it as `baseline` to
-    `group_advantages`, with `scale="none"`.
+    :math:`∇ log π(y_i)` is proportional to the length. The advantages are
+    :math:`r_i - b`.
 
     Args:
         rewards: Rewards :math:`r_i` of the G answers to one prompt, shape `[G]`.

@@ -21,7 +21,7 @@ from jax.lax import stop_gradient
 
 from rlaxlib import arrays
 from rlaxlib._core import devices, indexing, ratios, safe, streams
-from rlaxlib._core.gradients import stop_each, stop_if
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Key
 from rlaxlib.llm._shared import means
@@ -143,7 +143,7 @@ def sapo_loss(
         Chang Gao and others, *Soft Adaptive Policy Optimization*, 2025.
         https://arxiv.org/abs/2511.20347
     """
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     log_ratio = ratios.log_ratio(log_prob, old_log_prob)
     # An infinite ratio times a derivative of 0 would be NaN.
     ratio = jnp.exp(ratios.below(log_ratio))
@@ -275,7 +275,7 @@ def gmpo_loss(
         https://arxiv.org/abs/2507.20673
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     # `minimum` and `maximum` would halve the gradient at the bounds.
     upper = jnp.where(log_ratio > high, high, log_ratio)

@@ -11,6 +11,7 @@ precision where the mean is 10,000 standard deviations from zero.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, moments, safe, streams, sums
+from rlaxlib._core import checks, devices, moments, safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
@@ -451,13 +452,16 @@ def _mix(
     Returns:
         Mean and variance.
     """
+    # At a weight of 1, nothing is left of the first, not even NaN.
+    kept = functools.partial(safe.without, 1 - weight)
+    mean, variance = jax.tree.map(kept, (mean, variance))
 
     def mix_means(mean: Array, new: Array) -> Array:
         return mean + safe.product(weight.astype(mean.dtype), new - mean)
 
     def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
         a = weight.astype(variance.dtype)
-        return variance + sums.variance_step(new - variance, other - mean, a)
+        return variance + moments.variance_step(new - variance, other - mean, a)
 
     return (
         jax.tree.map(mix_means, mean, new_mean),
@@ -500,11 +504,11 @@ def _merge(
 ) -> RunningMomentsState:
     """Return the moments of the entries of two states together."""
     count_rest = state.num_entries_rest + other.num_entries_rest
-    count, count_rest = sums.add(state.num_entries, count_rest, other.num_entries)
+    count, count_rest = moments.add(state.num_entries, count_rest, other.num_entries)
     weight = other.num_entries / jnp.maximum(count, 1)
     structure = cast(Any, jax.tree.structure(state.mean))
     pairs = zip(_leaves(state), _leaves(other), strict=True)
-    merged = [sums.merge(*each, weight) for each in pairs]
+    merged = [moments.merge(*each, weight) for each in pairs]
     mean, variance, *rests = (
         jax.tree.unflatten(structure, each) for each in zip(*merged, strict=True)
     )

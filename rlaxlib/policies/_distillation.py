@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib._core import dtypes, safe
-from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Key, Shaped, Static
 from rlaxlib.policies._shared import check_shape
@@ -192,8 +192,8 @@ def sampled_policy_distillation_loss(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
-    actions, weights = stop_each(
-        stop_target_gradients, policy_targets.actions, policy_targets.weights
+    actions, weights = stop_if(
+        stop_target_gradients, (policy_targets.actions, policy_targets.weights)
     )
     # Map over the samples, so that the distribution need not broadcast.
     log_prob = distribution.log_prob

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients, safe, streams
-from rlaxlib._core.gradients import stop_each, stop_if
+from rlaxlib._core import gradients, legality, safe, streams
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
@@ -79,8 +79,9 @@ def policy_gradient_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
-    log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
     w_t, count = _weights(w_t, sample_mask, adv_t)
+    logits_t = legality.unless(w_t[:, None], logits_t)
+    log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
     return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / count
 
 
@@ -248,7 +249,7 @@ def acer_policy_loss(
     v = safe.expectation(pi, q)
     every = safe.product(excess, q - v[..., None])
     adv = safe.product(rho, returns - v), every
-    taken, every = stop_each(stop_target_gradients, *adv)
+    taken, every = stop_if(stop_target_gradients, adv)
     correction = distributions.categorical_cross_entropy(
         every, logits, action_mask=action_mask
     )
@@ -296,8 +297,9 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
+    w_t, count = _weights(w_t, sample_mask, logits_t[:, 0])
+    logits_t = legality.unless(w_t[:, None], logits_t)
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    w_t, count = _weights(w_t, sample_mask, entropy_t)
     return -safe.expectation(w_t, entropy_t) / count
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from rlaxlib import losses
 from rlaxlib._core import gradients, ratios, safe
-from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -125,7 +125,7 @@ def ppo_clip_loss(
         Qiying Yu and others, *DAPO: An Open-Source LLM Reinforcement Learning System at
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob)
     ratio = jnp.exp(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
@@ -232,7 +232,7 @@ def decoupled_ppo_loss(
         Jacob Hilton, Karl Cobbe and John Schulman, *Batch Size-Invariance for Policy
         Optimization*, 2021. https://arxiv.org/abs/2110.00641
     """
-    proximal, old = stop_each(stop_target_gradients, proximal_log_prob, old_log_prob)
+    proximal, old = stop_if(stop_target_gradients, (proximal_log_prob, old_log_prob))
     loss, outputs = ppo_clip_loss(
         log_prob=log_prob,
         old_log_prob=proximal,
@@ -302,7 +302,7 @@ def ppo_value_loss(
         Marcin Andrychowicz and others, *What Matters in On-Policy Reinforcement
         Learning? A Large-Scale Empirical Study*, 2020. https://arxiv.org/abs/2006.05990
     """
-    old_v, targets = stop_each(stop_target_gradients, old_v, targets)
+    old_v, targets = stop_if(stop_target_gradients, (old_v, targets))
 
     def penalty(error: Array) -> Array:
         if huber_delta is None:

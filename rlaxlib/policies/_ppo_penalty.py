@@ -11,7 +11,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib._core import devices, ratios, safe
-from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
@@ -70,7 +70,7 @@ def ppo_penalty_loss(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, section 4,
         2017. https://arxiv.org/abs/1707.06347
     """
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     outputs = _compare(log_prob, old_log_prob)
     if kl is None:
         kl = outputs.approximate_kl
@@ -179,7 +179,7 @@ def simple_policy_loss(
         Zhengpeng Xie and others, *Simple Policy Optimization*, 2024.
         https://arxiv.org/abs/2401.16025
     """
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     outputs = _compare(log_prob, old_log_prob)
     ratio = outputs.ratio
     penalty = jnp.abs(adv) / (2 * epsilon) * jnp.square(ratio - 1)
@@ -234,7 +234,7 @@ def discovered_policy_loss(
         Chris Lu and others, *Discovered Policy Optimisation*, 2022.
         https://arxiv.org/abs/2210.05639
     """
-    old_log_prob, adv = stop_each(stop_target_gradients, old_log_prob, adv)
+    old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     outputs = _compare(log_prob, old_log_prob)
     ratio, positive = outputs.ratio, adv >= 0
     x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)

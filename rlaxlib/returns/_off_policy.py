@@ -93,6 +93,7 @@ def general_off_policy_returns_from_action_values(
         Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
         https://arxiv.org/abs/1602.04951
     """
+    q_t = safe.without(discount_t[:, None], q_t)
     step = pick(q_t, a_t), safe.expectation(pi_t, q_t), r_t, discount_t, c_t
     returns = general_off_policy_returns_from_q_and_v(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -152,8 +153,8 @@ def general_off_policy_returns_from_q_and_v(
         return streams.cut_traces(x, truncated_t, sample_mask)
 
     q_t, c_t = cut(q_t), cut(c_t)
-    b = r_t + safe.product(discount_t, v_t - safe.product(c_t, q_t))
     a = safe.product(discount_t, c_t)
+    b = r_t + (safe.product(discount_t, v_t) - safe.product(a, q_t))
     returns = backward(b, a, 0.0, truncated_t, sample_mask)
     return stop_if(stop_target_gradients, returns)
 

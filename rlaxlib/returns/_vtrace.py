@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from rlaxlib._core import gradients, safe, streams
-from rlaxlib._core.gradients import stop_each
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.recurrence import backward
 from rlaxlib._core.safe import product, weighted
 from rlaxlib._core.signatures import checked
@@ -323,7 +323,7 @@ def _vtrace(
     e_t = streams.at_next_valid(errors, *masks)
     # Without the reward, which is added last.
     q = product(discount_t, v_t + product(lambda_, e_t))
-    estimates = stop_each(stop, weighted(pg_rho, r_t + (q - v_tm1)), r_t + q)
+    estimates = stop_if(stop, (weighted(pg_rho, r_t + (q - v_tm1)), r_t + q))
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *estimates)
 

@@ -24,7 +24,7 @@ from jax.typing import DTypeLike
 
 from rlaxlib import losses
 from rlaxlib._core import checks, indexing, safe
-from rlaxlib._core.gradients import stop_each, stop_if
+from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.values._shared import asymmetric_loss
@@ -228,7 +228,7 @@ def quantile_expected_sarsa(
     """
     dist_q_t = safe.without(probs_a_t[None], dist_q_t)
     y = r_t + safe.product(discount_t, dist_q_t)
-    y, pi = stop_each(stop_target_gradients, y, probs_a_t)
+    y, pi = stop_if(stop_target_gradients, (y, probs_a_t))
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     rho = _normalized_huber if normalize_huber else _huber
 

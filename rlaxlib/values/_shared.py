@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import safe
+from rlaxlib._core import platforms, safe
 from rlaxlib._core.indexing import pick
 
 # A batch of 256 with as many float32 entries each needs 16 MiB.
@@ -68,8 +68,9 @@ def retrace_coefficients(
 def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
     """Sum a function of one sample over all samples.
 
-    Few terms are computed at once. A loop over samples, whose terms are recomputed in
-    the backward pass, needs no memory for many.
+    Few terms are computed at once. For many, a CPU loops over samples, and an
+    accelerator, for which XLA fuses the terms with their sum, does not. The backward
+    pass computes the terms again, so that they need no memory.
 
     Args:
         function: A function of one entry of each array, which returns `[N]`.
@@ -79,14 +80,22 @@ def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
         The sum, shape `[N]`.
     """
     all_terms = jax.vmap(function, out_axes=-1)
-    if cast(Any, jax.eval_shape)(all_terms, *samples).size <= AT_ONCE:
+
+    def at_once(*samples: Array) -> Array:
         return jnp.sum(all_terms(*samples), axis=-1)
-    recomputed = cast(Any, jax.checkpoint)(function, prevent_cse=False)
 
-    def add(total: Array, each: tuple[Array, ...]) -> tuple[Array, None]:
-        return total + recomputed(*each), None
+    if cast(Any, jax.eval_shape)(all_terms, *samples).size <= AT_ONCE:
+        return at_once(*samples)
+    each_again, all_again = (
+        cast(Any, jax.checkpoint)(terms, prevent_cse=False)
+        for terms in (function, at_once)
+    )
 
-    # An accelerator launches kernels for each iteration, here for 8 samples at once.
-    zeros = jnp.zeros_like(function(*(x[0] for x in samples)))
-    total, _ = jax.lax.scan(add, zeros, samples, unroll=8)
-    return total
+    def loop(*samples: Array) -> Array:
+        def add(total: Array, each: tuple[Array, ...]) -> tuple[Array, None]:
+            return total + each_again(*each), None
+
+        zeros = jnp.zeros_like(function(*(x[0] for x in samples)))
+        return jax.lax.scan(add, zeros, samples, unroll=8)[0]
+
+    return platforms.choose(loop, all_again, *samples)

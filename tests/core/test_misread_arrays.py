@@ -10,7 +10,7 @@ from foreign import Tensor
 
 import rlaxlib as r
 from rlaxlib import ArgumentError
-from rlaxlib._core import signatures, specs
+from rlaxlib._core import specs
 
 DTYPES = {"Bool": bool, "Int": np.int32}
 MISREAD = {
@@ -21,65 +21,51 @@ MISREAD = {
 }
 
 
-def paths(path, hint):
-    """Yield path and spec, or None, of each array that an annotation contains."""
-    spec = specs.read(hint)
-    if spec and spec.is_tree:
+def paths(path, spec):
+    """Yield path and spec of each array that an argument contains."""
+    if spec.is_tree:
         yield f"{path}['w']", spec
-    elif spec:
-        yield from [(path, spec)] * spec.is_array
-    elif specs.is_record(hint):
-        for name, part in specs.fields(hint).items():
-            yield from paths(f"{path}.{name}", part)
-    elif parts := specs.contents(hint):
-        is_union = "Union" in str(type(hint)) or type(None) in hint.__args__
-        for i, part in enumerate(parts):
-            yield from paths(path if is_union else f"{path}[{i}]", part)
+    elif spec.is_array:
+        yield path, spec
+    for name, part in spec.parts.items():
+        yield from paths(within(path, spec, name), part)
 
 
-def build(path, hint, at, bad):
+def within(path, spec, name):
+    return f"{path}.{name}" if spec.kind == "Record" else f"{path}[{name}]"
+
+
+def build(path, spec, at, bad):
     """Return an argument with one bad array, at a path; ones elsewhere."""
     if path == at:
         return bad
-    spec = specs.read(hint)
-    if spec and spec.is_tree:
+    if spec.is_tree:
         return {"w": bad if at.startswith(f"{path}[") else np.ones(1, np.float32)}
-    if spec and spec.is_array:
+    if spec.is_array:
         shape = (1,) * sum(not specs.is_many(axis) for axis in spec.shapes[0])
         return KEY if spec.kind == "Key" else np.ones(shape, dtype_of(spec))
-    if spec:
+    if spec.is_static or spec.kind == "Flag":
         return spec.options[0] if spec.options else False
-    if specs.is_record(hint):
-        fields = specs.fields(hint).items()
-        return hint(*[build(f"{path}.{n}", part, at, bad) for n, part in fields])
-    if parts := specs.contents(hint):
-        if "Union" in str(type(hint)) or type(None) in hint.__args__:
-            return build(path, parts[0], at, bad)
-        return tuple(
-            build(f"{path}[{i}]", part, at, bad) for i, part in enumerate(parts)
-        )
-    return np.ones(1, np.float32)
+    parts = [build(within(path, spec, n), x, at, bad) for n, x in spec.parts.items()]
+    return spec.type(*parts) if spec.kind == "Record" else tuple(parts)
 
 
 def dtype_of(spec):
-    return DTYPES.get(spec.kind, np.float32) if spec else np.float32
+    return DTYPES.get(spec.kind, np.float32)
 
 
 def arguments():
-    """Yield function, argument, annotation, path and spec of each array."""
+    """Yield function, argument and its spec, and path and spec of each array."""
     for signature in ALL.values():
-        hints = signatures.typing.get_type_hints(
-            signature.function, include_extras=True
-        )
-        for argument in signature.arrays | signature.nested:
-            for path, spec in paths(argument, hints[argument]):
-                yield signature, argument, hints[argument], path, spec
+        for argument, whole in (signature.arrays | signature.nested).items():
+            for path, spec in paths(argument, whole):
+                yield signature, argument, whole, path, spec
 
 
-def error_of(signature, argument, hint, path, bad):
+def error_of(signature, argument, whole, path, bad):
     """Return the error of a call with one bad array, which names it."""
     with pytest.raises(ArgumentError) as error:
-        signature.check({argument: build(argument, hint, path, bad)})
+        signature.check({argument: build(argument, whole, path, bad)})
     text = str(error.value)
     assert text.startswith(f"`{path}` is "), (signature.function, path, text)
     return text
@@ -88,15 +74,15 @@ def error_of(signature, argument, hint, path, bad):
 @pytest.mark.parametrize("kind", MISREAD)
 def test_every_array_argument_refuses_what_jax_would_misread(kind):
     count = 0
-    for signature, argument, hint, path, spec in arguments():
-        is_whole = spec and spec.kind in ("Key", "Bool", "Int")
+    for signature, argument, whole, path, spec in arguments():
+        is_whole = spec.kind in ("Key", "Bool", "Int")
         if is_whole and kind == "long double":
             continue
         if kind == "big-endian" and dtype_of(spec) is bool:
             continue
-        shape = (1,) * (len(spec.shapes[0]) if spec else 1)
+        shape = (1,) * len(spec.shapes[0])
         bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
-        text = error_of(signature, argument, hint, path, bad)
+        text = error_of(signature, argument, whole, path, bad)
         assert re.search("Convert it|Use `|Fill its|is a key", text), text
         count += 1
     assert count > 500
@@ -104,11 +90,11 @@ def test_every_array_argument_refuses_what_jax_would_misread(kind):
 
 def test_every_array_of_integers_refuses_those_that_jax_would_cut():
     count = 0
-    for signature, argument, hint, path, spec in arguments():
-        if spec and spec.kind in ("Int", "Real", "Shaped") and not spec.rules:
+    for signature, argument, whole, path, spec in arguments():
+        if spec.kind in ("Int", "Real", "Shaped") and not spec.rules:
             axes = [axis for axis in spec.shapes[0] if not specs.is_many(axis)]
             bad = np.full([1 + ("+" in axis) for axis in axes], 2**32 + 1)
-            text = error_of(signature, argument, hint, path, bad)
+            text = error_of(signature, argument, whole, path, bad)
             assert "4294967297, must fit into 32 bits" in text, text
             count += 1
     assert count > 10

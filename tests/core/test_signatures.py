@@ -3,7 +3,7 @@
 import gc
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import rlaxlib
+from rlaxlib._core import specs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import ArrayLike, Bool, Float, Int, Key, Real, Shaped, Static
 
@@ -135,6 +136,27 @@ def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
     learn(np.ones((5, 3)), np.ones((3, 2)))
     with pytest.raises(ArgumentError, match=r"`x` has shape \(5, 4\), must be"):
         learn(np.ones((5, 4)), np.ones((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        (bool, "Flag"),
+        (Literal["k1", "k2"] | None, "Literal"),
+        (tuple[VECTOR, SCALAR], "Tuple"),
+        (tuple[VECTOR, ...], "Sequence"),
+        (Sequence[tuple[VECTOR, SCALAR]], "Sequence"),
+        (Sequence[VECTOR] | None, "Sequence"),
+        (str | Sequence[str] | None, "Setting"),
+        (jax.typing.DTypeLike, "Setting"),
+        (Callable[[Any], Any] | None, "Function"),
+        (rlaxlib.BanditState, "Record"),
+        (rlaxlib.TxPair, "Other"),
+        (tuple[int, str], "Other"),
+    ],
+)
+def test_an_annotation_is_read_as_what_it_is(annotation, kind):
+    assert specs.read(annotation).kind == kind
 
 
 # --- Rules for values. ---

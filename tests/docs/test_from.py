@@ -90,9 +90,8 @@ FORMULAS = Path(from_pages.__file__).parent
 COMPARED = sorted(path.stem for path in FORMULAS.glob("[a-z]*.py"))
 
 
-# Pages whose rows name functions only: rlax has the same names, Stoix functions of its
-# own, which `test_from_stoix.py` compares.
-NAMES_ONLY = ["rlax", "stoix"]
+# Pages whose rows name functions only: rlax has the same names.
+NAMES_ONLY = ["rlax"]
 
 
 def test_each_other_page_has_formulas():

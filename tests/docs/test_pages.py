@@ -137,18 +137,27 @@ def test_a_notebook_has_the_code_of_its_page(page):
 def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
     pages = pytest.importorskip("pages", reason="The extra `docs` is not installed.")
     page = algorithms.algorithms()[name]
-    found = json.loads(pages.notebook(pages.algorithm(page), "python"))["cells"]
+    found = json.loads(
+        pages.notebook(pages.render("algorithm.md", algorithm=page), "python")
+    )["cells"]
     sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
     functions = [x.code for x in page.functions] + [x.source for x in page.helpers]
     assert code_of(sources) == code_of([page.imports, *functions])
 
 
 def test_the_ratios_of_the_benchmarks_are_those_of_the_last_run():
-    results = (ROOT / "benchmarks" / "results.md").read_text(encoding="utf-8")
+    cpu, gpu = (
+        (ROOT / "benchmarks" / name).read_text(encoding="utf-8")
+        for name in ("results.md", "gpu.md")
+    )
     run, compilation = re.search(
-        r"geometric mean \| \| (\S+) \| \| (\S+)", results
+        r"geometric mean \| \| (\S+) \| \| (\S+)", cpu
     ).groups()
+    on_gpu = re.search(r"geometric mean \| \| (\S+)", gpu)[1]
+    device = re.search("device: NVIDIA (.*)", gpu)[1]
     text = PAGES["docs/benchmarks.md"]
+    assert f"On an {device}, the same steps take {on_gpu} of rlax's" in text
+    assert f"{on_gpu} [on an {device}]" in PAGES["README.md"]
     assert f"takes {run} of the time" in text
     assert f"its compilation {compilation}:" in text
     assert f"takes {run} of the time" in PAGES["README.md"]

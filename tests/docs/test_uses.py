@@ -15,7 +15,7 @@ import rlaxlib
 from rlaxlib._core import suggestions
 
 ROOT = Path(__file__).parents[2]
-RLAX = set((ROOT / "docs/_ext/rlax_names.txt").read_text(encoding="utf-8").split())
+RLAX = set(catalog.RLAX)
 OURS = {
     name
     for name in set(catalog.NAMES) - RLAX
@@ -116,9 +116,7 @@ def test_code_of_a_page_needs_no_other_code(name):
 
 def test_facts_are_of_algorithms_and_examples_that_exist():
     facts = algorithms.FACTS
-    files = {
-        file.removeprefix("recipes/") for file in algorithms.definitions("recipes")
-    }
+    files = {file.removeprefix("recipes/") for file in algorithms.files("recipes")}
     assert {*facts["defaults"], *facts["algorithms"]} <= files
     assert set(facts["agents"]) <= set(catalog.examples())
     for file in facts["algorithms"].values():
@@ -126,6 +124,13 @@ def test_facts_are_of_algorithms_and_examples_that_exist():
         for each in file.values():
             assert {*each.get("with", ()), *each.get("see", ())} <= set(ALGORITHMS)
             assert set(each.get("agents", ())) <= set(catalog.examples())
+
+
+def test_each_page_has_the_code_that_trains_its_algorithm():
+    for name in ALGORITHMS:
+        file, code = algorithms.training(name)
+        assert file.startswith("zoo/")
+        assert f'"{name}": ' in code or "ENTRY" in code, name
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -45,7 +45,7 @@ GREEDY = jnp.outer(STEP.s_tm1, jnp.arange(3.0))  # The last action has most valu
 STREAMED = STEP._replace(
     s_t=STEP.s_tm1 / 2, r_t=1.5 * jnp.sum(jnp.square(STEP.s_tm1)) - 0.3
 )
-MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
+MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3), 3, np.float32(2.0), 4)
 NOVEL = plain.normal(T, 3), jnp.arange(1.0, T + 1), MEMORY, (jnp.array(1.0), 0.5)
 
 
@@ -220,7 +220,10 @@ def differ(one, other):
 # --- Every argument has an effect. ---
 
 
-OPTIONS = {"exp": "binary", "sigmoid": "ipo", True: False, False: True}
+OPTIONS = {
+    **{"exp": "binary", "sigmoid": "ipo", "alpha": "log_alpha"},
+    **{True: False, False: True},
+}
 
 
 def variants(value, mask_shape=()):
@@ -249,6 +252,10 @@ def variants_of_array(value):
         yield other.astype(value.dtype)
 
 
+def is_function(value):
+    return callable(value) or isinstance(value, rlaxlib.TxPair)
+
+
 def changes(called):
     """Yield the name of each argument, and its changes as keyword arguments."""
     for name, value in ALL[called][0].arguments.items():
@@ -268,12 +275,13 @@ def changes(called):
                     f"{name}[{i}]",
                     [{name: jax.tree.unflatten(tree, x)} for x in others],
                 )
-        elif not callable(value) and name != "apply":
+        elif name != "apply" and not is_function(value):
             yield name, [{name: x} for x in variants(value, (T,))]
 
 
 # The position of the next embedding has an effect on later calls only.
 WITHOUT_EFFECT = {
+    "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
     "fql_actor": {"batch.a_tm1"},  # Its shape is that of the noise.
 }
@@ -312,6 +320,7 @@ def readers(field):
 
 OF_TRANSITIONS = (
     "gumbel_muzero",
+    "happo",
     "mappo",
     "qmix",
     "reppo_critic",

@@ -3,19 +3,27 @@
 Each transcription names its file, and where it stands in the recipe's docstring.
 """
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from plain_losses import exploration as explored
 from plain_losses import imitation as imitated
 from plain_losses.common import KEY, Q_PARAMS, ROLLOUTS, B, D, Q, T, normal, pick
+from plain_losses.flows import CRITICS as CRITICS_OF_FLOWS
+from plain_losses.flows import PARAMS as FIELDS
+from plain_losses.flows import field, two_critics, vp_beta_schedule
 from plain_losses.planning import CRITICS, MODEL, PARAMS, SEQUENCES, two_hot_inv
 from recipes import (
     constraints,
+    evaluation,
     exploration,
+    flows,
+    goals,
     imitation,
     planning,
     policy_gradient,
@@ -91,6 +99,43 @@ def test_plan_of_tdmpc2(t0):
     expected = plan(KEY, value, np.asarray(pi_actions), prev_mean, t0)
     for x, y in zip((action, found.mean, found.stddev), expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def obtain_solution(key, cost_function, init_mean, init_var):
+    """Return the mean of the CEM of PETS: popsize 100, num_elites 10, alpha 0.1."""
+    mean, var, lb, ub = init_mean, init_var, -1.0, 1.0
+    for each in jax.random.split(key, 5):
+        if np.max(var) <= 0.001:
+            break
+        lb_dist, ub_dist = mean - lb, ub - mean
+        constrained_var = np.minimum(np.square(lb_dist / 2), np.square(ub_dist / 2))
+        constrained_var = np.minimum(constrained_var, var)
+        noise = jax.random.truncated_normal(each, -2, 2, (100, *mean.shape))
+        samples = np.asarray(noise) * np.sqrt(constrained_var) + mean
+        elites = samples[np.argsort(cost_function(samples))][:10]
+        mean = 0.1 * mean + (1 - 0.1) * np.mean(elites, axis=0)
+        var = 0.1 * var + (1 - 0.1) * np.var(elites, axis=0)
+    return mean
+
+
+# The second one is certain before the last iteration.
+@pytest.mark.parametrize("init_var", [0.25, 0.01])
+def test_plan_of_pets(init_var):
+    """kchua/handful-of-trials@77fd880, dmbrl/misc/optimizers/cem.py, MPC.py: act."""
+    best, mean = 2 * normal(T, D), jnp.tanh(normal(T, D))
+
+    def cost_function(actions):
+        return np.sum((np.asarray(actions) - np.asarray(best)) ** 2, axis=(1, 2))
+
+    soln = obtain_solution(KEY, cost_function, np.asarray(mean), np.full(2, init_var))
+    plan = rlaxlib.PlanState(mean, jnp.full((T, D), init_var**0.5))
+    action, after = planning.pets_action(
+        KEY, lambda a: -jnp.sum((a - best) ** 2, axis=(1, 2)), plan, num_samples=100
+    )
+    np.testing.assert_allclose(action, soln[0], rtol=1e-4, atol=1e-5)
+    prev_sol = np.concatenate([soln[1:], np.zeros((1, D))])
+    np.testing.assert_allclose(after.mean, prev_sol, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after.stddev, np.sqrt((1 + 1) ** 2 / 16), rtol=1e-6)
 
 
 # --- Trust regions. ---
@@ -203,6 +248,28 @@ def test_learning_rate_of_rsl_rl(kl, rate):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("ratio", [0.3, 0.68, 0.75, 1.0, 1.4, 1.6, 4.0])
+def test_coefficient_of_the_kl_penalty(ratio):
+    """The paper's section 4, and joschu/modular_rl@6970cde, modular_rl/ppo.py."""
+    new, old = (np.asarray(Q(w, NEAR.s_tm1))[STEPS] for w in Q_PARAMS[::-1])
+    prob, oldprob = (np.exp(x) / np.sum(np.exp(x), axis=1)[:, None] for x in (new, old))
+    klafter = np.mean(np.sum(oldprob * (np.log(oldprob) - np.log(prob)), axis=1))
+    target, beta, kl_coeff = klafter / ratio, 3.0, 3.0
+    if klafter < target / 1.5:
+        beta = beta / 2
+    elif klafter > target * 1.5:
+        beta = beta * 2
+    if klafter > 1.3 * target:
+        kl_coeff *= 1.5
+    elif klafter < 0.7 * target:
+        kl_coeff /= 1.5
+    inputs = 3.0, Q_PARAMS[1], lambda w, s: (Q(w, s), None), NEAR, target
+    found = policy_gradient.kl_coefficient(*inputs)
+    np.testing.assert_allclose(found, beta, rtol=1e-6)
+    differs = ratio in (0.68, 1.4)  # Between the bounds of the paper and the code.
+    assert differs == (np.sign(beta - 3) != np.sign(kl_coeff - 3))
+
+
 def test_multiplier_of_omnisafe():
     """PKU-Alignment/omnisafe@15603dd, omnisafe/common/pid_lagrange.py: pid_update.
 
@@ -252,6 +319,47 @@ def test_rewards_of_rnd():
         np.testing.assert_allclose(found, buf_rews_int / np.sqrt(var), rtol=1e-4)
 
 
+def compute_bonus(embeddings, k=10):
+    """Return the bonuses of EpisodicBonusModule, with d_m² of all steps so far."""
+    memory, total, count, bonuses = [], 0.0, 0, []
+    for embedding in np.asarray(embeddings, np.float64):
+        memory.append(embedding)
+        if len(memory) <= k:
+            bonuses.append(0.0)
+            continue
+        nn_distances_sq = np.sum((np.array(memory[:-1]) - embedding) ** 2, axis=1)
+        nn_distances_sq = np.sort(nn_distances_sq)[:k]
+        total, count = total + np.sum(nn_distances_sq), count + k
+        distance_rate = nn_distances_sq / (total / count + 1e-8)
+        distance_rate = np.maximum(distance_rate - 0.008, 0.0)
+        kernel_output = 0.0001 / (distance_rate + 0.0001)
+        similarity = np.sqrt(np.sum(kernel_output)) + 0.001
+        bonuses.append(0.0 if similarity > 8.0 else 1 / similarity)
+    return np.array(bonuses)
+
+
+def test_rewards_of_ngu():
+    """michaelnny/deep_rl_zoo@19e3844: EpisodicBonusModule, and intrinsic_reward.
+
+    deep_rl_zoo/curiosity.py and deep_rl_zoo/ngu/agent.py. Steps to ignore are not of
+    the episode. The mean of distances begins with the eleventh step there, with the
+    first one here: the memory is given 11 embeddings before.
+    """
+    x, errors = normal(40, 3).at[20:30].set(1.0), jnp.abs(normal(40))
+    mask, std = np.arange(40) % 7 != 3, 0.4
+    lifelong_bonus_t = np.asarray(errors) / std
+    episodic_bonus_t = np.zeros(40)
+    episodic_bonus_t[mask] = compute_bonus(x[mask])
+    expected = episodic_bonus_t * np.minimum(np.maximum(lifelong_bonus_t, 1.0), 5.0)
+    memory = rlaxlib.IntrinsicRewardState(jnp.full((50, 3), jnp.inf))
+    started = np.cumsum(mask) > 10
+    first = exploration.ngu_rewards(x, errors, memory, (std, std), mask & ~started)[1]
+    first = first._replace(distance_sum=0.0, distance_count=0)
+    found, _ = exploration.ngu_rewards(x, errors, first, (std, std), mask & started)
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-5)
+    assert np.sum(expected > 0) > 20
+
+
 def test_rewards_of_adversarial_imitation():
     """dac/gail.py and airl_state.py: get_reward, and eval with score_discrim."""
     params, b = imitated.CASES["gail"].params[0], imitated.ACTION
@@ -270,14 +378,17 @@ def test_rewards_of_adversarial_imitation():
 
 # --- Streaming. ---
 
+S, S_PRIME = ROLLOUTS.s_tm1, ROLLOUTS.s_t
+
 
 def test_updates_of_stream_q():
     """mohmdelsayed/streaming-drl@407dca7, stream_q.py and optim.py: ObGD."""
     w, e, gamma = Q_PARAMS[0], np.zeros_like(Q_PARAMS[0]), 0.9
     learner = streaming.Learner(w, jnp.zeros_like(w))
-    for i, done in enumerate([False, False, True, False]):
-        s, s_prime, r = ROLLOUTS.s_tm1[i, 0], ROLLOUTS.s_t[i, 0], ROLLOUTS.r_t[i, 0]
-        a = jnp.argmax(s @ learner.params)
+    steps = [(False, 0), (False, 1), (False, 0), (True, 0), (False, 0), (False, 1)]
+    for i, (done, is_nongreedy) in enumerate(steps):
+        s, s_prime, r = (x[i % B, i // B] for x in (S, S_PRIME, ROLLOUTS.r_t))
+        a = (jnp.argmax(s @ learner.params) + is_nongreedy) % w.shape[1]
         q_sa = (s @ w)[a]
         delta = r + gamma * np.max(s_prime @ w) * (1 - done) - q_sa
         grad = np.outer(s, np.eye(w.shape[1])[a])
@@ -286,7 +397,7 @@ def test_updates_of_stream_q():
         dot_product = delta_bar * np.sum(np.abs(e)) * 1.0 * 2.0
         step_size = 1.0 / dot_product if dot_product > 1 else 1.0
         w = w + step_size * delta * e
-        e = e * (1 - done)
+        e = e * (1 - (done or is_nongreedy))
         step = SimpleNamespace(s_tm1=s, a_tm1=a, r_t=r, s_t=s_prime)
         step.discount_t = gamma * (1.0 - done)
         learner = streaming.stream_q(learner, lambda w, s: s @ w, step)
@@ -311,3 +422,151 @@ def test_updates_of_differential_td():
         )
         np.testing.assert_allclose(params, weights, rtol=1e-5)
         np.testing.assert_allclose(rate, avg_reward, rtol=1e-5)
+
+
+# --- Goals: HER, openai/baselines@ea25b9e, baselines/her/her_sampler.py. ---
+
+
+def sample_her_transitions(rng, ag, g, batch_size, replay_k=4):
+    """Return steps and goals of transitions of one episode; `ag` has T + 1 goals."""
+    steps = len(ag) - 1
+    future_p = 1 - (1.0 / (1 + replay_k))
+    t_samples = rng.integers(steps, size=batch_size)
+    desired = np.repeat(g, batch_size)
+    her_indexes = np.where(rng.uniform(size=batch_size) < future_p)
+    future_offset = rng.uniform(size=batch_size) * (steps - t_samples)
+    future_t = (t_samples + 1 + future_offset.astype(int))[her_indexes]
+    desired[her_indexes] = ag[future_t]
+    return t_samples, desired
+
+
+@pytest.mark.parametrize("terminates", [True, False])
+def test_goals_of_her(terminates):
+    """Of two episodes in one stream, with a step to ignore between."""
+    end = np.arange(6) == 1
+    batch = ROLLOUTS._replace(
+        discount_t=jnp.asarray(0.9 * (1 - end * terminates), jnp.float32),
+        truncated_t=None if terminates else jnp.asarray(end),
+        sample_mask=np.arange(6) != 2,
+        goal=jnp.full(6, 9),
+    )
+    achieved_t = jnp.arange(10, 16)
+
+    def reward_fun(achieved, goal):
+        return jnp.where(achieved == goal, 0.0, -1.0)
+
+    keys = jax.random.split(KEY, 20_000)
+    found = jax.vmap(lambda key: goals.her(key, batch, achieved_t, reward_fun))(keys)
+    rng = np.random.default_rng(0)
+    for first, last in ((0, 2), (3, 6)):
+        ag = np.arange(9 + first, 10 + last)  # One before the first step too.
+        t, expected = sample_her_transitions(rng, ag, 9, 60_000)
+        for k in range(last - first):
+            bins = np.arange(9, 17)
+            shares = (
+                np.histogram(x, bins, density=True)[0]
+                for x in (found.goal[:, first + k], expected[t == k])
+            )
+            np.testing.assert_allclose(*shares, atol=0.02)
+    np.testing.assert_array_equal(found.r_t, reward_fun(achieved_t, found.goal))
+
+
+# --- Flows: IDQL, philippe-eecs/IDQL@7582571. ---
+
+
+def ddpm_sampler(rng, actor, observations, timesteps):
+    """Return actions, as jaxrl5/networks/diffusion.py."""
+    betas = vp_beta_schedule(timesteps)
+    alphas, alpha_hats = 1 - betas, np.cumprod(1 - betas)
+    noise = jax.random.normal(rng, (timesteps + 1, len(observations), D))
+    current_x = noise[0]
+    for z, time in zip(noise[1:], range(timesteps - 1, -1, -1), strict=True):
+        eps_pred = actor(observations, current_x, jnp.full(len(current_x), time))
+        alpha_1 = 1 / np.sqrt(alphas[time])
+        alpha_2 = (1 - alphas[time]) / np.sqrt(1 - alpha_hats[time])
+        current_x = alpha_1 * (current_x - alpha_2 * eps_pred)
+        current_x = current_x + (time > 0) * (np.sqrt(betas[time]) * z)
+        current_x = jnp.clip(current_x, -1, 1)
+    return current_x
+
+
+def test_actions_of_idql():
+    """eval_actions of jaxrl5/agents/ddpm_iql/ddpm_iql_learner.py, 64 samples."""
+    observations = jnp.repeat(S[:1, 0], 64, axis=0)
+    actions = ddpm_sampler(KEY, partial(field, FIELDS[0]), observations, 5)
+    qs = jnp.min(two_critics(CRITICS_OF_FLOWS[0], observations, actions), axis=1)
+    action = actions[jnp.argmax(qs)]
+    samples = flows.score_action(FIELDS[0], field, observations, KEY, D)
+    np.testing.assert_allclose(samples, actions, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(flows.idql_action(qs, samples), action, atol=1e-5)
+    assert np.any(np.abs(samples) == 1)
+    assert np.any(np.abs(samples) < 1)
+
+
+# --- Evaluation: MAGIC, clvoloshin/COBS@bc76441, ope/algos/magic.py. ---
+
+
+def calculate_step_return(rewards, discounts, weights, earlier, v, q, j_step):
+    """Return the estimates of trajectories, [N], whose sum is that of j_step."""
+    length = rewards.shape[1]
+    j_step = int(min(j_step, length - 1))
+    weighted, weighted_earlier = discounts * weights, discounts * earlier
+    reward = np.sum(weighted[:, : j_step + 1] * rewards[:, : j_step + 1], axis=1)
+    direct = np.zeros(len(rewards))
+    if j_step < length - 1:
+        direct = weighted_earlier[:, j_step + 1] * v[:, j_step + 1]
+    control = np.sum(
+        weighted[:, : j_step + 1] * q[:, : j_step + 1]
+        - weighted_earlier[:, : j_step + 1] * v[:, : j_step + 1],
+        axis=1,
+    )
+    return reward + direct - control
+
+
+def step_returns(data):
+    """Return the estimates of trajectories, [J, N], for each number of rewards."""
+    rho, r, _, q, v = (np.asarray(x, np.float64) for x in data.values())
+    weights = np.cumprod(rho, axis=1)
+    weights = weights / np.sum(weights, axis=0)
+    earlier = np.hstack([np.full((len(r), 1), 1 / len(r)), weights[:, :-1]])
+    discounts = 0.9 ** np.arange(r.shape[1])
+    inputs = r, discounts, weights, earlier, v, q
+    steps = range(-1, r.shape[1])
+    return np.array([calculate_step_return(*inputs, j) for j in steps])
+
+
+def test_estimates_of_magic():
+    """`evaluate` and `compute_weighted_doubly_robust_point_estimate`.
+
+    With the paper's covariance, that of the sums, and its products of biases.
+    """
+    rng = np.random.default_rng(0)
+    shape, kinds = (400, 3), ("rho_tm1", "r_t", "discount_t", "q_tm1", "v_tm1")
+    r_t = 1 + rng.normal(size=shape)
+    values = np.broadcast_to([2.4, 1.7, 0.9], shape) + 0.3 * rng.normal(size=shape)
+    arrays = (
+        rng.uniform(0.3, 1.7, shape),
+        r_t,
+        np.full(shape, 0.9),
+        values,
+        values + 0.1,
+    )
+    data = dict(zip(kinds, map(jnp.float32, arrays), strict=True))
+    trajectories = step_returns(data)
+    x = np.sum(trajectories, axis=1)
+    np.testing.assert_allclose(evaluation.partial_estimates(data), x, rtol=1e-4)
+    rows = rng.integers(400, size=(1000, 400))
+    ends = [np.sum(step_returns({k: y[i] for k, y in data.items()})[-1]) for i in rows]
+    low, high = np.quantile(ends, [0.25, 0.75])
+    bias = x - np.clip(x, min(low, x[-1]), max(high, x[-1]))
+    error = 400 * np.cov(trajectories) + np.outer(bias, bias)
+    result = scipy.optimize.minimize(
+        lambda w: 1e3 * w @ error @ w,
+        np.full(len(x), 1 / len(x)),
+        bounds=[(0, 1)] * len(x),
+        constraints={"type": "eq", "fun": lambda w: np.sum(w) - 1.0},
+    )
+    value, weights = evaluation.magic(KEY, data, num_samples=1000)
+    np.testing.assert_allclose(value, result.x @ x, atol=0.02)
+    np.testing.assert_allclose(weights, result.x, atol=0.15)
+    assert np.max(result.x) < 0.95

@@ -107,7 +107,7 @@ def test_mean_regret_depends_on_the_seed_and_is_written(tmp_path):
     assert header == ["curve", "pulls", "error", "regret"]
     assert [row[1] for row in rows if row[0] == "LinUCB"][-1] == "40"
     assert float(rows[-1][-1]) == pytest.approx(first["linear Thompson"][-1].regret)
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ def test_curves_are_written(tmp_path, monkeypatch):
     assert [row.split(",")[:2] for row in rows] == [
         [name, episode] for name in names for episode in ("4", "6")
     ]
-    assert (tmp_path / "curve.png").stat().st_size > 0
+    assert (tmp_path / "curve.svg").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -148,7 +148,7 @@ def test_curves_depend_on_the_seed_and_are_written(tmp_path):
         folder = tmp_path / str(run)
         example.main(dataclasses.replace(SHORT, seed=seed, output=str(folder)))
         written.append((folder / "curve.csv").read_text())
-        assert (folder / "curve.png").stat().st_size > 0
+        assert (folder / "curve.svg").stat().st_size > 0
     first, again, other = written
     assert first == again
     assert first != other

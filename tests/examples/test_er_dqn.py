@@ -149,7 +149,7 @@ def test_learning_curves_and_widths_are_written(tmp_path):
     assert [row.split(",")[0] for row in rows[::9]] == [*AGENTS, "true"]
     assert len(rows) == 27
     for folder in (tmp_path, tmp_path / "width"):
-        assert (folder / "curve.png").stat().st_size > 0
+        assert (folder / "curve.svg").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_script_writes_its_curve_without_warnings(tmp_path):
     assert header == ["episode", "train_return", "eval_return"]
     assert [row[0] for row in rows] == ["10", "20", "25"]
     assert all(-1 <= float(number) <= 1 for row in rows for number in row[1:])
-    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "curve.svg").read_bytes().startswith(b"<?xml")
     assert f"{float(rows[-1][2]):+.2f}" in finished.stdout
     assert str(folder) in finished.stdout
 

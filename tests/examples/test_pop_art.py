@@ -168,7 +168,7 @@ def test_both_learning_curves_are_written(monkeypatch, tmp_path):
     assert rows == [
         f"{name},{p}" for name in ("with PopArt", "without") for p in points
     ]
-    assert (tmp_path / "new" / "curve.png").stat().st_size > 0
+    assert (tmp_path / "new" / "curve.svg").stat().st_size > 0
 
 
 @pytest.mark.slow

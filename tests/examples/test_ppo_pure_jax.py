@@ -305,7 +305,7 @@ def test_command_writes_its_curve(tmp_path):
     assert header == ["step", "eval_return"]
     assert [point[0] for point in points] == ["0", "4096"]
     assert all(8 <= float(point[1]) < 50 for point in points)
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.slow

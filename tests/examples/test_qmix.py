@@ -107,7 +107,7 @@ def test_curves_are_written(tmp_path):
     assert header == ["curve", "step", "eval_return"]
     names = [(point[0], point[1]) for point in points]
     assert names == [("QMIX", "0"), ("QMIX", "48"), ("VDN", "0"), ("VDN", "48")]
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.slow

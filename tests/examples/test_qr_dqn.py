@@ -120,7 +120,7 @@ def test_both_learning_curves_are_written(tmp_path):
         ["no Huber", "2"],
         ["no Huber", "4"],
     ]
-    assert (tmp_path / "curve.png").stat().st_size > 0
+    assert (tmp_path / "curve.svg").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_curve_is_written(tmp_path):
         header, *points = csv.reader(file)
     assert header == ["step", "eval_return"]
     assert [point[0] for point in points] == ["0", "48"]
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.slow

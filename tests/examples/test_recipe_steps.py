@@ -14,7 +14,6 @@ from recipes import (
     flows,
     goals,
     phases,
-    planning,
     plasticity,
 )
 
@@ -75,15 +74,6 @@ def test_the_line_search_of_cpo_holds_the_limit_of_the_cost(max_kl):
     assert search(10.0)[1] < 0
 
 
-def test_the_learning_rate_follows_the_divergence_within_bounds():
-    rate = constraints.adaptive_learning_rate
-    close(rate(1e-3, 0.03), 1e-3 / 1.5)
-    close(rate(1e-3, 0.001), 1.5e-3)
-    close(rate(1e-3, 0.01), 1e-3)
-    close(rate(1e-5, 1.0), 1e-5)
-    close(rate(1e-2, 0.0), 1e-2)
-
-
 # --- Goals. ---
 
 
@@ -98,19 +88,6 @@ two_episodes = pytest.mark.parametrize(
     ],
     ids=["terminated", "cut"],
 )
-
-
-@two_episodes
-def test_her_rewards_goals_that_were_achieved_later(episodes):
-    achieved = np.arange(6)
-
-    def reward(achieved, goal):
-        return 1.0 * (achieved == goal) - 1
-
-    batch = goals.her(jax.random.key(0), episodes, achieved, reward)
-    assert np.all(batch.goal >= achieved)
-    assert np.all(batch.goal <= np.repeat([2, 5], 3))
-    np.testing.assert_array_equal(batch.r_t == 0, batch.goal == achieved)
 
 
 @two_episodes
@@ -152,42 +129,13 @@ def test_flows_and_diffusions_of_exact_networks_generate_the_actions():
     np.testing.assert_allclose(a, target, atol=1e-3)
 
 
-def test_the_best_samples_are_chosen():
-    q = np.float32([1.0, 3.0, 2.0])
-    close(flows.idql_action(q, np.float32([[0], [1], [2]])), [1.0])
+def test_the_best_policy_is_chosen():
     psi = np.float32([[[1, 0], [0, 1]], [[0, 0], [0, 3]]])
     assert evaluation.gpi_action(psi, np.float32([2.0, 1.0])) == 1
     assert evaluation.gpi_action(psi, np.float32([4.0, 1.0])) == 0
 
 
 # --- Plans and intervals. ---
-
-
-def test_a_plan_finds_the_best_actions():
-    best = jnp.array([[0.5, -0.5], [0.2, 0.8], [-0.9, 0.0]])
-    plan = rlaxlib.plan_init(3, 2, 2.0)
-
-    def evaluate(actions):
-        return -10 * jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
-
-    proposals = jnp.zeros((24, 3, 2))
-    action, plan = planning.mppi_plan(jax.random.key(0), evaluate, plan, proposals)
-    np.testing.assert_allclose(plan.mean, best, atol=0.15)
-    np.testing.assert_allclose(action, best[0], atol=0.3)
-    close(rlaxlib.shift_plan(plan, 2.0).mean[:2], plan.mean[1:])
-
-
-def test_pets_acts_by_the_best_plan_and_keeps_the_rest_of_it():
-    best = jnp.array([[0.5], [0.2], [-0.9]])
-    plan = rlaxlib.plan_init(3, 1, 0.5)
-
-    def evaluate(actions):
-        return -jnp.sum(jnp.square(actions - best[None]), axis=(1, 2))
-
-    action, plan = planning.pets_action(jax.random.key(0), evaluate, plan)
-    np.testing.assert_allclose(action, best[0], atol=0.1)
-    np.testing.assert_allclose(plan.mean[:2], best[1:], atol=0.1)
-    np.testing.assert_array_equal(plan.stddev, 0.5)
 
 
 def trajectories(count, wrong):
@@ -201,16 +149,6 @@ def trajectories(count, wrong):
     discount = np.broadcast_to([1.0, 0.0], a.shape)
     data = {"rho_tm1": rho, "r_t": r, "discount_t": discount, "q_tm1": q, "v_tm1": v}
     return {name: jnp.asarray(x, jnp.float32) for name, x in data.items()}
-
-
-def test_partial_estimates_go_from_the_values_to_the_doubly_robust_estimate():
-    data = trajectories(50, wrong=3.0)
-    first, middle, last = evaluation.partial_estimates(data)
-    rho, r, _, q, v = data.values()
-    close(first, np.mean(v[:, 0]))
-    close(last, rlaxlib.off_policy_evaluation(**data, kind="wdr"))
-    w = rho[:, 0] / np.sum(rho[:, 0])
-    close(middle, np.mean(v[:, 0]) + np.sum(w * (r[:, 0] - q[:, 0] + v[:, 1])))
 
 
 def test_magic_takes_the_values_if_they_are_exact_and_the_rewards_otherwise():

@@ -11,11 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from plain_losses import common as plain
-from plain_losses import exploration as explored
-from plain_losses import imitation as imitated
 from plain_losses import language as language_losses
 from plain_losses.agreement import AGREEMENT
-from recipes import exploration, imitation, language, policy_gradient, streaming
+from recipes import exploration, language, streaming
 
 import rlaxlib
 
@@ -40,7 +38,7 @@ MAY_RISE = (
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
-    *("shaped_rewards", "token_advantages"),
+    *("of_tokens", "shaped_rewards", "token_advantages"),
     "reference",
     *("masks", "valid", "n_step_batch", "sequences", "value_loss"),
     *("airl_logit", "airl_reward", "gail_reward", "ngu_rewards", "rnd_rewards"),
@@ -63,9 +61,9 @@ HELPERS = {
     *("magic", "partial_estimates", "least_error_weights"),
     *("gpi_action", "mppi_plan", "normalize", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
-    "fpo_losses",
     *("td_errors", "flow_sde_steps", "chunks", "qc_actions"),
     *("with_goal", "vae_actions", "best_value", "perturbed"),
+    *("fpo_losses", "score_action"),
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
@@ -196,54 +194,6 @@ def test_a_head_in_place_of_logits_gives_the_same_loss(name):
 # --- What the recipes return that is not a loss. ---
 
 
-def test_lagrange_multiplier_rises_with_the_excess_cost():
-    state = rlaxlib.pid_lagrangian(0.0, 0.1, 0.01).init()
-    multiplier, state = policy_gradient.lagrange_multiplier(35.0, state)
-    np.testing.assert_allclose(multiplier, 0.1 * 10 + 0.01 * 10 + 0.01 * 35, rtol=1e-6)
-    assert policy_gradient.lagrange_multiplier(0.0, state)[0] == 0
-
-
-def test_rewards_of_imitation_are_those_of_the_discriminator():
-    params, b = imitated.CASES["gail"].params[0], imitated.ACTION
-    d = jax.nn.sigmoid(imitated.judge(params, b.s_tm1, b.a_tm1))
-    reward = imitation.gail_reward(params, imitated.judge, b)
-    np.testing.assert_allclose(reward, -np.log1p(-d), rtol=1e-5)
-    params, b = imitated.AIRL_PARAMS, imitated.JUDGED
-    reward = imitation.airl_reward(params, imitated.AIRL, b)
-    expected = imitated.advantage(params, b) - b.log_prob
-    np.testing.assert_allclose(reward, expected, rtol=1e-5)
-
-
-def test_rnd_rewards_share_their_moments_between_streams():
-    params, target_params = explored.params("features")
-    b = plain.STREAM
-    state = rlaxlib.RndState(carried=jnp.zeros(explored.B))
-    rewards, state = exploration.rnd_rewards(
-        params, target_params, explored.features, b, state, discount=0.5
-    )
-    error = explored.features(params, b.s_t) - explored.features(target_params, b.s_t)
-    error = np.sum(np.square(error), axis=-1)
-    sums = np.zeros_like(error)
-    for t in range(explored.T):
-        sums[:, t] = error[:, t] + 0.5 * (sums[:, t - 1] if t else 0)
-    np.testing.assert_allclose(rewards, error / np.std(sums), rtol=1e-4)
-    np.testing.assert_allclose(state.carried, sums[:, -1], rtol=1e-4)
-
-
-def test_ngu_rewards_are_episodic_ones_times_the_bounded_novelty():
-    x, errors = plain.normal(5, 3), jnp.array([0.0, 1.0, 2.0, 3.0, 99.0])
-    start = memory = rlaxlib.IntrinsicRewardState(plain.normal(12, 3))
-    novelty = rlaxlib.episodic_memory_intrinsic_rewards
-    episodic = []
-    for each in x:  # Step by step, as the agent acts.
-        reward, memory = novelty(each[None], 10, 1.0, memory, max_memory_size=12)
-        episodic.extend(reward)
-    rewards, after = exploration.ngu_rewards(x, errors, start, (1.0, 0.5))
-    expected = np.array(episodic) * np.array([1, 1, 3, 5, 5])
-    np.testing.assert_allclose(rewards, expected, rtol=1e-5)
-    np.testing.assert_allclose(after.memory, memory.memory)
-
-
 def test_ngu_rewards_of_a_state_seen_again_and_again_fall():
     empty = rlaxlib.IntrinsicRewardState(jnp.full((30, 2), jnp.inf))
     x, errors = jnp.ones((20, 2)), jnp.zeros(20)
@@ -251,29 +201,6 @@ def test_ngu_rewards_of_a_state_seen_again_and_again_fall():
     visits = np.minimum(np.arange(1, 20), 10)  # That many neighbours of 10.
     np.testing.assert_allclose(rewards[0], 1000)
     np.testing.assert_allclose(rewards[1:], 1 / (np.sqrt(visits) + 1e-3), rtol=1e-4)
-
-
-def test_stream_q_moves_parameters_along_the_trace():
-    step = SimpleNamespace(
-        s_tm1=jnp.array([1.0, 0.0]),
-        a_tm1=jnp.array(1),
-        r_t=4.0,
-        discount_t=0.5,
-        s_t=jnp.array([0.0, 1.0]),
-    )
-    w = jnp.array([[1.0, 2.0], [6.0, 0.0]])
-    learner = streaming.Learner(w, jnp.ones((2, 2)), 0.9)
-    w, trace, discount = streaming.stream_q(learner, lambda w, s: s @ w, step)
-    z = 0.9 * 0.8 + np.array([[0, 1], [0, 0]])  # The action is greedy.
-    error = 4 + 0.5 * 6 - 2
-    expected = learner.params + error * z / (2 * error * np.sum(z))
-    np.testing.assert_allclose(trace, z, rtol=1e-6)
-    np.testing.assert_allclose(w, expected, rtol=1e-5)
-    assert discount == 0.5
-    step.a_tm1 = jnp.array(0)
-    learner = learner._replace(params=jnp.array([[1.0, 2.0], [6.0, 0.0]]))
-    trace = streaming.stream_q(learner, lambda w, s: s @ w, step).trace
-    np.testing.assert_allclose(trace, [[1, 0], [0, 0]])  # The action is not.
 
 
 def test_emphatic_td_weighs_errors_by_the_followon_trace():
@@ -287,14 +214,6 @@ def test_emphatic_td_weighs_errors_by_the_followon_trace():
         expected += 0.01 * error * rho * emphasis * x
         discount_tm1, rho_tm1 = 0.9, rho
         np.testing.assert_allclose(w, expected, rtol=1e-5)
-
-
-def test_differential_td_tracks_the_average_reward():
-    step = SimpleNamespace(s_tm1=2.0, s_t=1.0, r_t=4.0)
-    w, rate = streaming.differential_td(3.0, 0.5, lambda w, s: w * s, step)
-    error = 4 - 0.5 + 3 * 1 - 3 * 2
-    np.testing.assert_allclose(w, 3 + 0.01 * error * 2, rtol=1e-6)
-    np.testing.assert_allclose(rate, 0.5 + 0.1 * 0.01 * error, rtol=1e-6)
 
 
 @pytest.mark.parametrize("differentiate_k3", [True, False])
@@ -357,16 +276,3 @@ def test_a_kl_cost_of_zero_needs_no_reference_policy(recipe, settings, ref_log_p
 
 def kl_of_uniform(ref):
     return jnp.mean(-jnp.log(plain.M) - ref)
-
-
-def test_kl_coefficient_doubles_where_the_policy_moved_too_far():
-    b, (params, _) = plain.STREAM, plain.PAIR_PARAMS
-
-    def coefficient(apply):
-        return policy_gradient.kl_coefficient(1.0, params, apply, b)
-
-    def still(params, s):
-        return b.logits_tm1, None
-
-    assert coefficient(plain.policy_and_value) == 2
-    assert coefficient(still) == 0.5

@@ -124,7 +124,7 @@ def test_curve_and_experience_are_written(tmp_path):
         header, point = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
     assert point[0] == "50"
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
     assert offline.load(config.dataset).rewards.shape == (50,)
 
 

@@ -110,7 +110,7 @@ def test_curve_is_written(tmp_path):
         header, point = csv.reader(file)
     assert header == ["step", "train_return", "eval_return"]
     assert point[0] == "50"
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.slow

@@ -160,3 +160,15 @@ def test_a_duration_fits_the_integer_type_of_the_state():
     assert remaining.dtype == jnp.int8
     assert np.all(remaining >= 0)
     assert np.any(remaining > 50)
+
+
+def test_an_action_fits_the_integer_type_of_the_state_or_is_an_error():
+    def act(dtype, preferences):
+        state = rlaxlib.EzGreedyState(dtype(0), np.int8(0))
+        return rlaxlib.ez_greedy(jax.random.key(0), state, preferences, epsilon=0.0)[0]
+
+    q = np.arange(200, dtype=np.float32)
+    assert act(np.uint8, q) == 199
+    assert act(np.uint8, np.nan * q) == -1
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`state.a` is int8, must hold"):
+        act(np.int8, q)

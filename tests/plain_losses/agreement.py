@@ -141,7 +141,7 @@ AGREEMENT = {
     "ppo_lagrangian": EQUAL,
     "ppo_penalty": EQUAL,
     "decoupled_ppo": EQUAL,
-    "categorical_mpo": EQUAL,
+    "categorical_mpo": cosine(1.0, "a gradient of the temperature by the policy's"),
     "vmpo": EQUAL,
     "muesli": PAPER,
     "gumbel_muzero": EQUAL,
@@ -225,7 +225,7 @@ AGREEMENT = {
     "topr": cosine(0.909, "ratios of tokens, where these are of answers"),
     "dro": cosine(0.996, "squared log-ratios of tokens, where these are of answers"),
     "kl_cov": EQUAL,
-    "gdpo": times((20 / 19) ** 0.5, "a variance that divides by the number minus 1"),
+    "gdpo": EQUAL,
     "prime_ipo": EQUAL,
     "clip_cov": EQUAL,
     "pass_at_k": PAPER,
@@ -238,7 +238,7 @@ AGREEMENT = {
     # planning.py
     "tdmpc2_model": EQUAL,
     "tdmpc2_actor": EQUAL,
-    "spr": EQUAL,
+    "spr": cosine(0.956, "a mask that begins a step before the end"),
     "sampled_muzero_policy": gradient("a density of actions after a tanh"),
     # plasticity.py
     "l2_init": EQUAL,

@@ -136,17 +136,21 @@ def plain_d4pg_critic(p, t):
 
 
 def plain_d4pg_actor(p, t):
-    """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py."""
-    dpg_a_t = D4PG.actor(p.actor, ACTION.s_tm1)
-    atoms = jnp.linspace(-150, 150, M)
+    """google-deepmind/acme@770bc75, acme/agents/jax/d4pg/learning.py: policy_loss.
 
-    def dpg_q(a):
-        z = D4PG.critic(stop(p.critic), ACTION.s_tm1, a)
-        return jnp.sum(jax.nn.softmax(z) * atoms, axis=-1)
+    At next observations, with dqda_clipping=1 and the mean over all of rlax.dpg_loss.
+    """
+    o_t, atoms = ACTION.s_t, jnp.linspace(-150, 150, M)
+    dpg_a_t = D4PG.actor(p.actor, o_t)
 
-    dqda = jax.grad(lambda a: jnp.sum(dpg_q(a)))(stop(dpg_a_t))
-    target = stop(dqda + dpg_a_t)
-    return jnp.mean(0.5 * jnp.sum((target - dpg_a_t) ** 2, axis=-1))
+    def critic_mean(a):
+        q_dist = D4PG.critic(stop(p.critic), o_t, a)
+        return jnp.sum(jax.nn.softmax(q_dist) * atoms, axis=-1)
+
+    dq_da = jax.grad(lambda a: jnp.sum(critic_mean(a)))(stop(dpg_a_t))
+    norm = jnp.sqrt(jnp.sum(dq_da**2, axis=-1, keepdims=True))
+    dq_da = dq_da * jnp.minimum(1.0, 1.0 / norm)
+    return jnp.mean(0.5 * (stop(dq_da + dpg_a_t) - dpg_a_t) ** 2)
 
 
 def actions_and_log_probs(w, s, key=KEY):

@@ -1,4 +1,4 @@
-"""Losses of `recipes/flows.py` in plain `jax.numpy`."""
+"""Losses of `recipes/flows.py` as their authors' code has them: files at each loss."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from plain_losses.common import (
 seed(__name__)
 
 
-S, X_0 = ACTION.s_tm1, ACTION.a_tm1
+OBSERVATIONS, ACTIONS = ACTION.s_tm1, ACTION.a_tm1
 K = 3
 ADV = normal(B)
 CHAIN = ACTION._replace(x=normal(K + 1, B, D), old_log_prob=normal(K, B, D))
@@ -44,107 +44,132 @@ def critic(s, a):
     return jnp.tanh(jnp.concatenate([s, a], axis=-1) @ W_CRITIC)
 
 
-def paths(key=KEY):
-    """Sample a point, its time and the velocity, for each action."""
-    drawn = []
-    for each, a in zip(jax.random.split(key, B), X_0, strict=True):
-        noise_key, time_key = jax.random.split(each)
-        noise, t = jax.random.normal(noise_key, (D,)), jax.random.uniform(time_key)
-        drawn.append(((1 - t) * noise + t * a, t, a - noise))
-    return (jnp.stack(x) for x in zip(*drawn, strict=True))
-
-
-def flow_losses(p):
-    x, t, velocity = paths()
-    return jnp.sum((field(p, S, x, t) - velocity) ** 2, axis=-1)
-
-
-def plain_flow_bc(p, t):
-    """seohongpark/fql@719d044, agents/fql.py: bc_flow_loss."""
-    return jnp.mean(flow_losses(p) / D)
-
-
 def two_critics(w, s, a):
     return jnp.tanh(jnp.concatenate([s, a], axis=-1) @ w)
 
 
+# --- FQL. ---
+
+
+def plain_flow_bc(p, t):
+    """seohongpark/fql@719d044, agents/fql.py: bc_flow_loss of actor_loss."""
+    keys = jax.vmap(jax.random.split)(jax.random.split(KEY, B))
+    x_0 = jax.vmap(lambda key: jax.random.normal(key, (D,)))(keys[:, 0])
+    t = jax.vmap(jax.random.uniform)(keys[:, 1])[:, None]
+    x_1 = ACTIONS
+    x_t = (1 - t) * x_0 + t * x_1
+    vel = x_1 - x_0
+    pred = field(p, OBSERVATIONS, x_t, t[:, 0])
+    return jnp.mean((pred - vel) ** 2)
+
+
 def plain_fql_critic(p, t):
-    """seohongpark/fql@719d044, agents/fql.py: critic_loss."""
-    a = jnp.clip(actor(PARAMS[0], ACTION.s_t, jax.random.normal(KEY, (B, D))), -1, 1)
-    q = jnp.mean(two_critics(t, ACTION.s_t, a), axis=-1)
-    target = stop(ACTION.r_t + ACTION.discount_t * q)
-    return jnp.mean((two_critics(p, S, X_0) - target[:, None]) ** 2)
+    """seohongpark/fql@719d044, agents/fql.py: critic_loss, with "mean"."""
+    noises = jax.random.normal(KEY, (B, D))
+    next_actions = jnp.clip(actor(PARAMS[0], ACTION.s_t, noises), -1, 1)
+    next_qs = two_critics(t, ACTION.s_t, next_actions).T
+    next_q = jnp.mean(next_qs, axis=0)
+    masks = 1.0 * (ACTION.discount_t > 0)
+    target_q = ACTION.r_t + 0.9 * masks * next_q
+    q = two_critics(p, OBSERVATIONS, ACTIONS).T
+    return jnp.mean((q - target_q) ** 2)
+
+
+def compute_flow_actions(w, noises):
+    actions = noises
+    for i in range(10):
+        vels = field(w, OBSERVATIONS, actions, jnp.full(B, i / 10))
+        actions = actions + vels / 10
+    return jnp.clip(actions, -1, 1)
 
 
 def plain_fql_actor(p, t):
-    """seohongpark/fql@719d044, agents/fql.py: distill_loss and q_loss."""
-    noise = jax.random.normal(KEY, (B, D))
-    x = noise
-    for k in range(10):
-        x = x + field(t, S, x, k / 10) / 10
-    a = actor(p, S, noise)
-    distance = jnp.mean((a - stop(jnp.clip(x, -1, 1))) ** 2, axis=-1)
-    return jnp.mean(10 * distance - critic(S, jnp.clip(a, -1, 1)))
+    """seohongpark/fql@719d044, agents/fql.py: distill_loss and q_loss of actor_loss."""
+    noises = jax.random.normal(KEY, (B, D))
+    target_flow_actions = stop(compute_flow_actions(t, noises))
+    actor_actions = actor(p, OBSERVATIONS, noises)
+    distill_loss = jnp.mean((actor_actions - target_flow_actions) ** 2)
+    actor_actions = jnp.clip(actor_actions, -1, 1)
+    q_loss = -jnp.mean(critic(OBSERVATIONS, actor_actions))
+    return 10.0 * distill_loss + q_loss
 
 
-def fpo_losses(p):
-    """akanazawa/fpo@418c255, playground/src/flow_policy/fpo.py: _compute_cfm_loss.
+# --- FPO. ---
 
-    The share of the noise is one of the times of the sampler's steps, 1, 0.9, ..., 0.1;
-    the velocity is that to the noise.
-    """
+
+def compute_cfm_loss(p):
+    """Return the losses of samples, [B, 8]; time is the share of the noise there."""
+    keys = jax.vmap(jax.random.split)(jax.random.split(KEY, 8))
+    t_current = jnp.linspace(1.0, 0.0, 10 + 1)[:-1]
+    eps = jnp.stack([jax.random.normal(key, (B, D)) for key in keys[:, 0]], axis=1)
+    index = [jax.random.randint(key, (B, 1), 0, 10) for key in keys[:, 1]]
+    t = t_current[jnp.stack(index, axis=1)]
+    x_t = t * eps + (1.0 - t) * ACTIONS[:, None]
     losses = []
-    for key in jax.random.split(KEY, 8):
-        noise_key, time_key = jax.random.split(key)
-        noise = jax.random.normal(noise_key, (B, D))
-        t = 1 - jax.random.randint(time_key, (B, 1), 0, 10) / 10
-        x = t * noise + (1 - t) * X_0
-        velocity = -field(p, S, x, 1 - t[:, 0])
-        data = x - t * velocity
-        losses.append(jnp.mean((noise - (data + velocity)) ** 2, axis=-1))
-    return sum(losses) / 8
+    for i in range(8):
+        # A network of the recipe returns the velocity to the data, at their share.
+        velocity_pred = -field(p, OBSERVATIONS, x_t[:, i], 1.0 - t[:, i, 0])
+        x0_pred = x_t[:, i] - t[:, i] * velocity_pred
+        x1_pred = x0_pred + velocity_pred
+        losses.append(jnp.mean((eps[:, i] - x1_pred) ** 2, axis=-1))
+    return jnp.stack(losses, axis=-1)
 
 
-OLD_LOSSES = fpo_losses(PARAMS[0]) + 0.05 * normal(B)
+INITIAL_CFM_LOSS = compute_cfm_loss(PARAMS[0]) + 0.05 * normal(B, 8)
 
 
 def plain_fpo(p, t):
-    """akanazawa/fpo@418c255, playground/src/flow_policy/fpo.py: the policy loss."""
-    ratio = jnp.exp(OLD_LOSSES - fpo_losses(p))
-    clipped = jnp.clip(ratio, 0.95, 1.05)
-    return -jnp.mean(jnp.minimum(ratio * ADV, clipped * ADV))
+    """akanazawa/fpo@418c255, playground/src/flow_policy/fpo.py: _compute_fpo_loss.
+
+    The loss of the policy, with advantages that are normalised there.
+    """
+    cfm_loss = compute_cfm_loss(p)
+    rho_s = jnp.exp(jnp.mean(INITIAL_CFM_LOSS, axis=-1) - jnp.mean(cfm_loss, axis=-1))
+    surrogate_loss1 = rho_s * ADV
+    surrogate_loss2 = jnp.clip(rho_s, 1 - 0.05, 1 + 0.05) * ADV
+    return -jnp.mean(jnp.minimum(surrogate_loss1, surrogate_loss2))
 
 
-def shares(num_steps):
-    f = np.cos((np.arange(num_steps + 1) / num_steps + 0.008) / 1.008 * np.pi / 2) ** 2
-    beta = np.minimum(1 - f[1:] / f[:-1], 0.999)
-    return jnp.asarray(np.cumprod(1 - beta), jnp.float32)
+# --- Diffusion policy, QSM. ---
 
 
-def vp_shares(num_steps):
-    """Alescontrela/score_matching_rl@2e77893, jaxrl5/networks/diffusion.py."""
-    t = np.arange(1, num_steps + 1)
-    rate = 0.1 / num_steps + (10 - 0.1) * (2 * t - 1) / num_steps**2 / 2
-    return jnp.asarray(np.cumprod(np.exp(-rate)), jnp.float32)
+def cosine_alphas_cumprod(num_steps):
+    """Return those of "squaredcos_cap_v2" of the scheduler."""
+    steps = np.arange(num_steps + 1) / num_steps
+    alpha_bar = np.cos((steps + 0.008) / 1.008 * np.pi / 2) ** 2
+    betas = np.minimum(1 - alpha_bar[1:] / alpha_bar[:-1], 0.999)
+    return jnp.asarray(np.cumprod(1 - betas), jnp.float32)
 
 
-def noised(num_steps, shares=shares, key=KEY):
-    """Sample a step and its noise for each action."""
-    step_key, key = jax.random.split(key)
-    k = jax.random.randint(step_key, (B,), 0, num_steps)
+def vp_beta_schedule(timesteps):
+    """Return the variances of forward steps, as jaxrl5/networks/diffusion.py."""
+    t = np.arange(1, timesteps + 1)
+    b_max, b_min = 10.0, 0.1
+    alpha = np.exp(
+        -b_min / timesteps - 0.5 * (b_max - b_min) * (2 * t - 1) / timesteps**2
+    )
+    return 1 - alpha
+
+
+def drawn(num_steps, key=KEY):
+    """Return the steps and the noise of the actions."""
+    time_key, key = jax.random.split(key)
+    timesteps = jax.random.randint(time_key, (B,), 0, num_steps)
     keys = jax.random.split(key, B)
-    noise = jnp.stack([jax.random.normal(each, (D,)) for each in keys])
-    share = shares(num_steps)[k][:, None]
-    return k, share, jnp.sqrt(share) * X_0 + jnp.sqrt(1 - share) * noise, noise
+    return timesteps, jax.vmap(lambda key: jax.random.normal(key, (D,)))(keys)
 
 
 def plain_diffusion_bc(p, t):
-    """real-stanford/diffusion_policy@5ba07ac, compute_loss.
+    """real-stanford/diffusion_policy@5ba07ac: compute_loss.
 
-    diffusion_policy/policy/diffusion_unet_lowdim_policy.py
+    diffusion_policy/policy/diffusion_unet_lowdim_policy.py, of whole actions, with the
+    scheduler of its configurations.
     """
-    k, _, x, noise = noised(100)
-    return jnp.mean((field(p, S, x, k) - noise) ** 2)
+    timesteps, noise = drawn(100)
+    alpha = cosine_alphas_cumprod(100)[timesteps][:, None]
+    noisy_trajectory = jnp.sqrt(alpha) * ACTIONS + jnp.sqrt(1 - alpha) * noise
+    pred = field(p, OBSERVATIONS, noisy_trajectory, timesteps)
+    return jnp.mean(jnp.mean((pred - noise) ** 2, axis=-1))
 
 
 def plain_qsm(p, t):
@@ -152,33 +177,59 @@ def plain_qsm(p, t):
 
     jaxrl5/agents/score_matching/score_matching_learner.py
     """
-    k, _, x, _ = noised(5, vp_shares)
-    slope = jax.grad(lambda x: jnp.sum(critic(S, x)))(x)
-    return jnp.mean(jnp.mean((-50 * slope - field(p, S, x, k)) ** 2, axis=-1))
+    time, noise_sample = drawn(5)
+    alpha_hats = jnp.cumprod(1 - vp_beta_schedule(5))[time]
+    alpha_1, alpha_2 = jnp.sqrt(alpha_hats)[:, None], jnp.sqrt(1 - alpha_hats)[:, None]
+    noisy_actions = alpha_1 * ACTIONS + alpha_2 * noise_sample
+    critic_jacobian = jax.grad(lambda a: jnp.sum(critic(OBSERVATIONS, a)))(
+        noisy_actions
+    )
+    eps_pred = field(p, OBSERVATIONS, noisy_actions, time)
+    actor_loss = jnp.mean((-50 * stop(critic_jacobian) - eps_pred) ** 2, axis=-1)
+    return jnp.mean(actor_loss)
 
 
-def log_density(p, k):
-    z = (CHAIN.x[k + 1] - field(p, S, CHAIN.x[k], k)) / 0.1
+# --- DPPO. ---
+
+
+def get_logprobs(p, denoising_ind):
+    """Return log-densities of the dimensions of one step, [B, D]."""
+    next_mean = field(p, OBSERVATIONS, CHAIN.x[denoising_ind], denoising_ind)
+    z = (CHAIN.x[denoising_ind + 1] - next_mean) / 0.1
     return -(z**2) / 2 - jnp.log(0.1) - jnp.log(2 * jnp.pi) / 2
 
 
 def plain_diffusion_ppo(p, t):
-    """irom-princeton/dppo@cc7234a, model/diffusion/diffusion_ppo.py: pg_loss.
+    """irom-princeton/dppo@cc7234a, model/diffusion/diffusion_ppo.py: pg_loss of loss.
 
-    With clip_ploss_coef_base 0.001 and gamma_denoising 0.99, for all steps at once.
+    With clip_ploss_coef 0.01 and gamma_denoising 0.99, for all steps of all actions.
     """
-    losses = []
-    for k in range(K):
-        new, old = log_density(p, k), CHAIN.old_log_prob[k]
-        new, old = (jnp.mean(jnp.clip(x, -5, 2), axis=-1) for x in (new, old))
-        ratio = jnp.exp(new - old)
-        adv = (ADV - jnp.mean(ADV)) / (jnp.std(ADV) + 1e-8)
-        adv = adv * 0.99 ** (K - k - 1)
-        growth = (jnp.exp(3 * k / (K - 1)) - 1) / (jnp.exp(3) - 1)
-        epsilon = 0.001 + (0.01 - 0.001) * growth
-        clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
-        losses.append(jnp.maximum(-adv * ratio, -adv * clipped))
-    return jnp.mean(jnp.stack(losses))
+    denoising_inds = np.repeat(np.arange(K), B)
+    newlogprobs = jnp.concatenate([get_logprobs(p, k) for k in range(K)])
+    oldlogprobs = CHAIN.old_log_prob.reshape(K * B, D)
+    newlogprobs = jnp.mean(jnp.clip(newlogprobs, -5, 2), axis=-1)
+    oldlogprobs = jnp.mean(jnp.clip(oldlogprobs, -5, 2), axis=-1)
+    advantages = jnp.tile(ADV, K)
+    advantages = advantages - jnp.mean(advantages)
+    advantages = advantages / (jnp.std(advantages, ddof=1) + 1e-8)
+    advantages = advantages * 0.99 ** (K - denoising_inds - 1)
+    ratio = jnp.exp(newlogprobs - oldlogprobs)
+    t = denoising_inds / (K - 1)
+    clip_ploss_coef = 0.001 + (0.01 - 0.001) * (np.exp(3 * t) - 1) / (np.exp(3) - 1)
+    pg_loss1 = -advantages * ratio
+    pg_loss2 = -advantages * jnp.clip(ratio, 1 - clip_ploss_coef, 1 + clip_ploss_coef)
+    return jnp.mean(jnp.maximum(pg_loss1, pg_loss2))
+
+
+# Samples near the means, so that ratios are near 1 as those of PPO; one is far.
+for step in range(K):
+    mean = field(PARAMS[0], OBSERVATIONS, CHAIN.x[step], step)
+    noise = normal(B, D).at[0, 0].set(5.0)
+    CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
+    density = get_logprobs(PARAMS[0], step) + 0.05 * normal(B, D)
+    CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
+
+CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 
 
 # --- Flow-GRPO and DiffusionNFT. ---
@@ -194,7 +245,7 @@ def sde_step_with_logprob(w, k):
     """
     sigmas = 1 - TIMES
     sigma, dt, sample = sigmas[k], sigmas[k + 1] - sigmas[k], STEPS.x[k]
-    model_output = -field(w, S, sample, TIMES[k])
+    model_output = -field(w, OBSERVATIONS, sample, TIMES[k])
     bounded = sigmas[1] if sigma == 1 else sigma
     std = np.sqrt(sigma / (1 - bounded)) * 0.7
     mean = sample * (1 + std**2 / (2 * sigma) * dt)
@@ -234,17 +285,23 @@ def plain_diffusion_nft(p, t):
 
     Without `kl_div_loss`; `t` is the share of the noise.
     """
-    xt, time, _ = paths()
+    keys = jax.vmap(jax.random.split)(jax.random.split(KEY, B))
+    noise = jax.vmap(lambda key: jax.random.normal(key, (D,)))(keys[:, 0])
+    time = jax.vmap(jax.random.uniform)(keys[:, 1])  # The share of the data.
     share = 1 - time[:, None]
-    forward_prediction, old_prediction = -field(p, S, xt, time), -field(t, S, xt, time)
+    xt = (1 - share) * ACTIONS + share * noise
+    forward_prediction, old_prediction = (
+        -field(p, OBSERVATIONS, xt, time),
+        -field(t, OBSERVATIONS, xt, time),
+    )
     r = jnp.clip(jnp.clip(5 * ADV, -5, 5) / 5 / 2.0 + 0.5, 0, 1)
     positive = 0.1 * forward_prediction + (1 - 0.1) * stop(old_prediction)
     negative = (1.0 + 0.1) * stop(old_prediction) - 0.1 * forward_prediction
 
     def loss(prediction):
         x0_prediction = xt - share * prediction
-        weight = stop(jnp.mean(jnp.abs(x0_prediction - X_0), axis=1, keepdims=True))
-        return jnp.mean((x0_prediction - X_0) ** 2 / jnp.clip(weight, 1e-5), axis=1)
+        weight = stop(jnp.mean(jnp.abs(x0_prediction - ACTIONS), axis=1, keepdims=True))
+        return jnp.mean((x0_prediction - ACTIONS) ** 2 / jnp.clip(weight, 1e-5), axis=1)
 
     ori_policy_loss = r * loss(positive) / 0.1 + (1.0 - r) * loss(negative) / 0.1
     return jnp.mean(ori_policy_loss * 5)
@@ -326,7 +383,7 @@ def plain_qc_flow(p, t):
 # --- Diffusion-QL. ---
 
 
-CUMPROD = np.asarray(vp_shares(5))
+CUMPROD = np.cumprod(1 - vp_beta_schedule(5))
 
 
 def reverse_process(w, s, key):
@@ -360,7 +417,7 @@ def plain_diffusion_ql_critic(p, t):
     next_action = reverse_process(PARAMS[0], ACTION.s_t, KEY)
     target_q1, target_q2 = two_critics(t, ACTION.s_t, next_action).T
     target_q = ACTION.r_t + ACTION.discount_t * jnp.minimum(target_q1, target_q2)
-    current_q1, current_q2 = two_critics(p, S, X_0).T
+    current_q1, current_q2 = two_critics(p, OBSERVATIONS, ACTIONS).T
     target_q = stop(target_q)
     return jnp.mean((current_q1 - target_q) ** 2 + (current_q2 - target_q) ** 2)
 
@@ -375,25 +432,17 @@ def plain_diffusion_ql_actor(p, t):
     actor_loss; which critic is the first is random.
     """
     bc_key, act_key, key = jax.random.split(KEY, 3)
-    k, _, x, noise = noised(5, vp_shares, bc_key)
-    bc_loss = jnp.mean((field(p, S, x, k) - noise) ** 2)
+    k, noise = drawn(5, bc_key)
+    share = jnp.asarray(CUMPROD)[k][:, None]
+    x = jnp.sqrt(share) * ACTIONS + jnp.sqrt(1 - share) * noise
+    bc_loss = jnp.mean((field(p, OBSERVATIONS, x, k) - noise) ** 2)
     first, second = jax.random.permutation(key, jnp.arange(2))
-    q = fixed_critics(S, reverse_process(p, S, act_key))
+    q = fixed_critics(OBSERVATIONS, reverse_process(p, OBSERVATIONS, act_key))
     return bc_loss - jnp.mean(q[:, first]) / stop(jnp.mean(jnp.abs(q[:, second])))
 
 
 W_CRITICS = normal(F + D, 2)
 
-
-# Samples near the means, so that ratios are near 1 as those of PPO; one is far.
-for step in range(K):
-    mean = field(PARAMS[0], S, CHAIN.x[step], step)
-    noise = normal(B, D).at[0, 0].set(5.0)
-    CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
-    density = log_density(PARAMS[0], step) + 0.05 * normal(B, D)
-    CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
-
-CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 
 CASES = {
     "flow_bc": Case(of(recipes.flow_bc, field, ACTION, KEY), plain_flow_bc, PARAMS),
@@ -446,7 +495,7 @@ CASES = {
         PARAMS,
     ),
     "fpo": Case(
-        of(recipes.fpo, field, ACTION, KEY, ADV, OLD_LOSSES),
+        of(recipes.fpo, field, ACTION, KEY, ADV, jnp.mean(INITIAL_CFM_LOSS, axis=-1)),
         plain_fpo,
         PARAMS,
     ),

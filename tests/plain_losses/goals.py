@@ -1,4 +1,4 @@
-"""Losses of `recipes/goals.py` in plain `jax.numpy`."""
+"""Losses of `recipes/goals.py` as their authors' code has them: files at each loss."""
 
 from types import SimpleNamespace
 
@@ -47,15 +47,21 @@ def embed(w, s):
     return (s @ w).reshape(len(s), K, SIZE)
 
 
-def plain_contrastive_critic(p, t):
-    """MichalBortkiewicz/JaxGCRL@6dccab2: critic_loss, "norm" and "fwd_infonce".
+# --- Contrastive RL: MichalBortkiewicz/JaxGCRL, jaxgcrl/agents/crl/losses.py. ---
 
-    jaxgcrl/agents/crl/losses.py
-    """
-    x, y = embeddings(p, GOALS.s_tm1, GOALS.a_tm1, GOALS.goal)
-    logits = -jnp.sqrt(jnp.sum((x[:, None] - y[None]) ** 2, axis=-1) + 1e-6)
-    sums = jnp.log(jnp.sum(jnp.exp(logits), axis=1))
-    return -jnp.mean(jnp.diagonal(logits) - sums) + 0.1 * jnp.mean(sums**2)
+
+def energy_fn(x, y):
+    """Return that of "norm"."""
+    return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + 1e-6)
+
+
+def plain_contrastive_critic(p, t):
+    """MichalBortkiewicz/JaxGCRL@6dccab2: critic_loss, by "fwd_infonce"."""
+    sa_repr, g_repr = embeddings(p, GOALS.s_tm1, GOALS.a_tm1, GOALS.goal)
+    logits = energy_fn(sa_repr[:, None, :], g_repr[None, :, :])
+    critic_loss = -jnp.mean(jnp.diag(logits) - jax.nn.logsumexp(logits, axis=1))
+    logsumexp = jax.nn.logsumexp(logits + 1e-6, axis=1)
+    return critic_loss + 0.1 * jnp.mean(logsumexp**2)
 
 
 def fixed_critic(s, a, goal):
@@ -67,15 +73,23 @@ def goal_policy(w, s, goal):
 
 
 def plain_contrastive_actor(p, t):
-    """MichalBortkiewicz/JaxGCRL@6dccab2, jaxgcrl/agents/crl/losses.py: actor_loss."""
-    mean, stddev = goal_policy(p, GOALS.s_tm1, GOALS.goal)
-    noise = jax.random.normal(KEY, mean.shape)
-    a = jnp.tanh(mean + stddev * noise)
-    log_prob = -(noise**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2
-    log_prob = jnp.sum(log_prob - jnp.log(1 - a**2 + 1e-6), axis=-1)
-    x, y = fixed_critic(GOALS.s_tm1, a, GOALS.goal)
-    q = -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + 1e-6)
-    return jnp.mean(0.2 * log_prob - q)
+    """MichalBortkiewicz/JaxGCRL@6dccab2: actor_loss, with an alpha of 0.2."""
+    means, stds = goal_policy(p, GOALS.s_tm1, GOALS.goal)
+    x_ts = means + stds * jax.random.normal(KEY, means.shape)
+    action = jnp.tanh(x_ts)
+    log_prob = jax.scipy.stats.norm.logpdf(x_ts, loc=means, scale=stds)
+    log_prob -= jnp.log((1 - action**2) + 1e-6)
+    log_prob = jnp.sum(log_prob, axis=-1)
+    qf_pi = energy_fn(*fixed_critic(GOALS.s_tm1, action, GOALS.goal))
+    return jnp.mean(0.2 * log_prob - qf_pi)
+
+
+# --- GCIVL and HIQL: seohongpark/ogbench, impls/agents. ---
+
+
+def expectile_loss(adv, diff, expectile=0.9):
+    weight = jnp.where(adv >= 0, expectile, 1 - expectile)
+    return weight * diff**2
 
 
 def plain_gcbc(p, t):
@@ -85,13 +99,17 @@ def plain_gcbc(p, t):
 
 def plain_gcivl_value(p, t):
     """seohongpark/ogbench@1d41409, impls/agents/gcivl.py and hiql.py: value_loss."""
-    b = GOALS
-    v_t, v_tm1 = (two_values(t, s, b.goal) for s in (b.s_t, b.s_tm1))
-    target = b.r_t[:, None] + b.discount_t[:, None] * v_t
-    adv = b.r_t + b.discount_t * jnp.min(v_t, axis=1) - jnp.mean(v_tm1, axis=1)
-    weight = jnp.where(adv >= 0, 0.9, 0.1)[:, None]
-    error = stop(target) - two_values(p, b.s_tm1, b.goal)
-    return jnp.mean(jnp.sum(weight * error**2, axis=1))
+    b, masks = GOALS, 1.0 * (GOALS.discount_t > 0)
+    next_v1_t, next_v2_t = two_values(t, b.s_t, b.goal).T
+    next_v_t = jnp.minimum(next_v1_t, next_v2_t)
+    q = b.r_t + 0.9 * masks * next_v_t
+    v1_t, v2_t = two_values(t, b.s_tm1, b.goal).T
+    adv = q - (v1_t + v2_t) / 2
+    q1, q2 = (b.r_t + 0.9 * masks * x for x in (next_v1_t, next_v2_t))
+    v1, v2 = two_values(p, b.s_tm1, b.goal).T
+    value_loss1 = jnp.mean(expectile_loss(adv, q1 - v1))
+    value_loss2 = jnp.mean(expectile_loss(adv, q2 - v2))
+    return value_loss1 + value_loss2
 
 
 def unit_gaussian(w, s, goal, a):
@@ -103,9 +121,12 @@ def fixed_value(s, goal):
     return two_values(TWO_VALUES[0], s, goal)
 
 
-def awr(log_prob, s_tm1, s_t, goal, alpha):
-    adv = jnp.mean(fixed_value(s_t, goal) - fixed_value(s_tm1, goal), axis=-1)
-    return -jnp.mean(jnp.minimum(jnp.exp(adv * alpha), 100.0) * log_prob)
+def awr(log_prob, s, next_s, goals, alpha):
+    v1, v2 = fixed_value(s, goals).T
+    nv1, nv2 = fixed_value(next_s, goals).T
+    adv = (nv1 + nv2) / 2 - (v1 + v2) / 2
+    exp_a = jnp.minimum(jnp.exp(adv * alpha), 100.0)
+    return -jnp.mean(exp_a * log_prob)
 
 
 def plain_gcivl_actor(p, t):
@@ -171,37 +192,49 @@ HIQL = SimpleNamespace(
 def plain_hiql_actor(p, t):
     """seohongpark/ogbench@1d41409, impls/agents/hiql.py: both actor losses."""
     b = GOALS
-    low = HIQL.low(p, b.s_tm1, b.subgoal, b.a_tm1)
-    high = HIQL.high(p, b.s_tm1, b.goal, b.target)
-    low = awr(low, b.s_tm1, b.s_t, b.subgoal, 3.0)
-    return low + awr(high, b.s_tm1, b.target, b.goal, 3.0)
+    log_prob = HIQL.low(p, b.s_tm1, b.subgoal, b.a_tm1)
+    low_actor_loss = awr(log_prob, b.s_tm1, b.s_t, b.subgoal, 3.0)
+    log_prob = HIQL.high(p, b.s_tm1, b.goal, b.target)
+    high_actor_loss = awr(log_prob, b.s_tm1, b.target, b.goal, 3.0)
+    return low_actor_loss + high_actor_loss
 
 
-def lengths(x, y):
-    """Return the distances of one pair: the union of intervals, by a loop."""
-    components = []
-    for xs, ys in zip(x, y, strict=True):
-        order, covered, reach = jnp.argsort(xs), 0.0, -jnp.inf
-        for i in range(SIZE):
-            low, high = xs[order[i]], ys[order[i]]
-            covered += jnp.maximum(0, high - jnp.maximum(low, reach))
-            reach = jnp.maximum(reach, jnp.maximum(low, high))
-        components.append(covered)
-    components = jnp.stack(components)
-    return (jnp.max(components) + jnp.mean(components)) / 2
+# --- QRL: quasimetric-learning/quasimetric-rl. ---
+
+
+def quasimetric_model(x, y):
+    """Return distances, [N]: the lengths of unions of intervals, by a loop."""
+
+    def one(xs, ys):
+        components = []
+        for x, y in zip(xs, ys, strict=True):
+            order, covered, reach = jnp.argsort(x), 0.0, -jnp.inf
+            for i in range(SIZE):
+                low, high = x[order[i]], y[order[i]]
+                covered += jnp.maximum(0, high - jnp.maximum(low, reach))
+                reach = jnp.maximum(reach, jnp.maximum(low, high))
+            components.append(covered)
+        components = jnp.stack(components)
+        return (jnp.max(components) + jnp.mean(components)) / 2
+
+    return jnp.stack([one(*pair) for pair in zip(x, y, strict=True)])
+
+
+ROLLED = GOALS._replace(goal=jnp.roll(GOALS.s_t, 1, axis=0))
 
 
 def plain_qrl_value(p, t):
-    """quasimetric-learning/quasimetric-rl@0a611a4: global push, local constraint.
+    """quasimetric-learning/quasimetric-rl@0a611a4: global_push, local_constraint.
 
-    quasimetric_rl/modules/quasimetric_critic/losses
+    quasimetric_rl/modules/quasimetric_critic/losses, without the loss of the
+    multiplier: the violation there has minus epsilon², which has no gradient here.
     """
-    x, y, goal = (embed(p, s) for s in (GOALS.s_tm1, GOALS.s_t, GOALS.goal))
-    local = jnp.stack([lengths(*pair) for pair in zip(x, y, strict=True)])
-    far = jnp.stack([lengths(*pair) for pair in zip(x, goal, strict=True)])
-    violation = jnp.mean(jnp.maximum(0, local - 1) ** 2)
-    push = jnp.mean(10 * jnp.log(1 + jnp.exp((15 - far) / 10)))
-    return push + jax.nn.softplus(stop(t)) * violation
+    zx, zy = embed(p, GOALS.s_tm1), embed(p, GOALS.s_t)
+    dists = quasimetric_model(zx, jnp.roll(zy, 1, axis=0))
+    tsfm_dist = jnp.mean(jax.nn.softplus(0.1 * (15 - dists)) / 0.1)
+    dist = quasimetric_model(zx, zy)
+    sq_deviation = jnp.mean(jnp.maximum(0, dist - 1) ** 2)
+    return tsfm_dist + sq_deviation * jax.nn.softplus(stop(t))
 
 
 CASES = {
@@ -244,7 +277,7 @@ CASES = {
         of(recipes.gcivl_value, two_values, GOALS), plain_gcivl_value, TWO_VALUES
     ),
     "qrl_value": Case(
-        of(recipes.qrl_value, embed, GOALS),
+        of(recipes.qrl_value, embed, ROLLED),
         plain_qrl_value,
         (normal(F, K * SIZE), jnp.float32(0.7)),
     ),

@@ -65,6 +65,8 @@ def logps(p, b=ANSWERS):
 
 
 # The first update of a batch, so that its ratios are 1.
+# Some ratios of whole answers above 1 have positive advantages.
+ABOVE = ANSWERS._replace(rewards=-ANSWERS.rewards)
 ON_POLICY = ANSWERS._replace(old_log_prob=logps(TABLE[0]))
 
 
@@ -190,13 +192,13 @@ def plain_gspo(p, t):
 
     verl/trainer/ppo/core_algos.py: compute_policy_loss_gspo.
     """
-    log_prob, advantages = logps(p), grouped(ANSWERS.rewards)
-    negative_approx_kl = log_prob - ANSWERS.old_log_prob
+    log_prob, advantages = logps(p), grouped(ABOVE.rewards)
+    negative_approx_kl = log_prob - ABOVE.old_log_prob
     seq_lengths = jnp.sum(MASK, axis=-1)
     kl_seq = jnp.sum(negative_approx_kl * MASK, axis=-1) / seq_lengths
     log_ratio = log_prob - stop(log_prob) + stop(kl_seq)[:, None]
     ratio = jnp.exp(jnp.minimum(log_ratio, 10.0))
-    return seq_mean_token_mean(clipped(ratio, advantages, 3e-4, 4e-4))
+    return seq_mean_token_mean(clipped(ratio, advantages, 0.2, 0.5))
 
 
 def plain_cispo(p, t):
@@ -388,7 +390,7 @@ CASES = {
     "remax": case("remax", plain_remax),
     "opo": case("opo", plain_opo, batch=ON_POLICY),
     "reinforce_plus_plus": case("reinforce_plus_plus", plain_reinforce_plus_plus),
-    "gspo": case("gspo", plain_gspo),
+    "gspo": case("gspo", plain_gspo, 0.2, 0.5, batch=ABOVE),
     "cispo": case("cispo", plain_cispo),
     "sapo": case("sapo", plain_sapo),
     "gmpo": case("gmpo", plain_gmpo),

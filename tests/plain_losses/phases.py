@@ -78,13 +78,13 @@ def plain_qdagger(p, t):
 
 
 def ppo(mean, stddev, newvalue):
-    """Return the loss of a batch, but for the deviation, which divides by its size."""
+    """Return the loss of a batch."""
     actions, old, returns, values, adv = (
         x[IS_VALID]
         for x in (ACTIONS.a_tm1, ACTIONS.old_log_prob, TARGET, ROLLOUTS.v_tm1, ADV)
     )
     ratio = jnp.exp(density(mean, stddev, actions) - old)
-    adv = (adv - jnp.mean(adv)) / (jnp.std(adv) + 1e-8)
+    adv = (adv - jnp.mean(adv)) / (jnp.std(adv, ddof=1) + 1e-8)
     pg_loss1, pg_loss2 = -adv * ratio, -adv * jnp.clip(ratio, 1 - 0.2, 1 + 0.2)
     v_clipped = values + jnp.clip(newvalue - values, -0.2, 0.2)
     losses = (newvalue - returns) ** 2, (v_clipped - returns) ** 2

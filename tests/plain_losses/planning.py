@@ -126,10 +126,15 @@ def plain_tdmpc2_actor(p, t):
 
 
 def plain_spr(p, t):
-    """mila-iqia/spr@0b9dd4e, src/algos.py and src/models.py, without IS weights."""
-    b, z, loss, alive = SEQUENCES, latents(p), 0.0, jnp.ones(B)
+    """mila-iqia/spr@0b9dd4e, src/algos.py and src/models.py, without IS weights.
+
+    The last step has no end after it.
+    """
+    b, z, loss = SEQUENCES, latents(p), 0.0
+    done = jnp.pad(b.discount_t == 0, ((0, 0), (0, 1)))
+    nonterminals = 1.0 - jnp.sign(jnp.cumsum(done, axis=1))
     for k in range(T):
-        alive = alive * (b.discount_t[:, k] > 0)
+        alive = nonterminals[:, k + 1]
         x = MODEL.predict(p, MODEL.project(p, z[k + 1]))
         y = stop(MODEL.project(t, MODEL.encode(t, b.s[:, k + 1])))
         norms = jnp.linalg.norm(x, axis=-1) * jnp.linalg.norm(y, axis=-1)

@@ -193,8 +193,8 @@ def advantages(b):
     return advs, advs + b.values[:-1]
 
 
-def standard(x):
-    return (x - jnp.mean(x)) / (jnp.std(x) + 1e-8)
+def standard(x, ddof=0):
+    return (x - jnp.mean(x)) / (jnp.std(x, ddof=ddof) + 1e-8)
 
 
 def surrogate(ratio, adv, cliprange=0.2):
@@ -237,7 +237,7 @@ def plain_ppo(p, t):
 def plain_spo(p, t):
     """MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py."""
     (advs, returns), (logits, v, log_prob, old) = pool(advantages), on_policy(p)
-    ratios, advs = jnp.exp(log_prob - old), standard(advs)
+    ratios, advs = jnp.exp(log_prob - old), standard(advs, ddof=1)
     penalty = jnp.abs(advs) * (ratios - 1) ** 2 / (2 * 0.2)
     policy_loss = -jnp.mean(advs * ratios - penalty)
     return policy_loss + clipped_values(v, returns) * 0.5 - entropy(logits) * 0.01
@@ -306,15 +306,16 @@ def plain_ppo_penalty(p, t):
 
 
 def plain_decoupled_ppo(p, t):
-    """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py."""
-    (adv, vtarg), (_, vpred, newlogp, logp) = pool(advantages), on_policy(p)
+    """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, with an imp_samp_max of 2."""
+    (adv, vtarg), (pd, vpred, newlogp, logp) = pool(advantages), on_policy(p)
     rec_logp, adv = stop(on_policy(t)[2]), standard(adv)
-    logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(100.0))
+    logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(2.0))
     logratio = jnp.clip(newlogp - rec_logp, jnp.log(1.0 - 0.2), jnp.log(1.0 + 0.2))
     pg_losses = -adv * jnp.exp(newlogp - logp_adj)
     pg_losses2 = -adv * jnp.exp(logratio + rec_logp - logp_adj)
     pg = jnp.mean(jnp.maximum(pg_losses, pg_losses2))
-    return pg + 0.5 * jnp.mean((vpred - vtarg) ** 2)
+    negent = -entropy(pd) * 0.01
+    return negent + pg + 0.5 * jnp.mean((vpred - vtarg) ** 2)
 
 
 def plain_categorical_mpo(p, t):
@@ -327,8 +328,8 @@ def plain_categorical_mpo(p, t):
     logits_e_step = log_softmax(unnormalized)
     log_normalizer = unnormalized[:, 0] - logits_e_step[:, 0]
     loss_temperature = temperature * (0.1 + jnp.mean(log_normalizer))
-    policy_e_step = stop(jnp.exp(logits_e_step))
-    loss_policy = -jnp.mean(jnp.sum(policy_e_step * log_softmax(logits), axis=-1))
+    e_step = jnp.exp(logits_e_step)
+    loss_policy = -jnp.mean(jnp.sum(e_step * log_softmax(logits), axis=-1))
     log_ratio = log_softmax(target_logits) - log_softmax(logits)
     mean_kl = jnp.mean(jnp.sum(jax.nn.softmax(target_logits) * log_ratio, axis=-1))
     loss_kl, loss_alpha = stop(alpha) * mean_kl, alpha * (0.0025 - stop(mean_kl))
@@ -452,10 +453,11 @@ def plain_discrete_sac_actor(p, t):
 def plain_discrete_sac_temperature(p, t):
     """p-christ/Deep-Reinforcement-Learning-Algorithms-with-PyTorch@4835bac.
 
-    agents/actor_critic_agents/SAC_Discrete.py.
+    agents/actor_critic_agents/SAC.py: calculate_entropy_tuning_loss, of the
+    log-probabilities of SAC_Discrete.py.
     """
-    entropy = mean_entropy(Q(t.actor, ONE.s_tm1))
-    return jnp.exp(p) * stop(entropy - 0.5)
+    log_pi = -mean_entropy(Q(t.actor, ONE.s_tm1))
+    return -(p * stop(log_pi + 0.5))
 
 
 TWO, TWO_PARAMS = linear(2, A)
@@ -467,19 +469,19 @@ LEGAL.legal_tm1 = LEGAL.legal_tm1 | nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
 
 
 def ppo_of(logits, v):
-    """Return the loss of PPO of the logits and values of all steps."""
+    """Return the loss of PPO in PyTorch of the logits and values of all steps."""
     advs, returns = pool(advantages)
     a, old = ROLLOUTS.a_tm1, ROLLOUTS.logits_tm1
     log_prob, old = (pick(log_softmax(x), a)[IS_VALID] for x in (logits, old))
-    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs))
+    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs, ddof=1))
     values = clipped_values(v[IS_VALID], returns) * 0.5
     return pg_loss - entropy(logits[IS_VALID]) * 0.01 + values
 
 
 def plain_masked_ppo(p, t):
-    """Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd, of the logits.
+    """vwxyzjn/invalid-action-masking@6daedd2, gym_vec_api/ppo_multidiscrete_mask.py.
 
-    sb3_contrib/common/maskable/distributions.py.
+    With the clip of 0.2.
     """
     logits, v = policy_and_value(p, ROLLOUTS.s_tm1)
     return ppo_of(jnp.where(LEGAL.legal_tm1, logits, -1e8), v)
@@ -507,10 +509,7 @@ def unrolled(params, state, s, first):
 
 
 def plain_recurrent_ppo(p, t):
-    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps.
-
-    With n in place of n - 1 in the standard deviation of the advantages.
-    """
+    """vwxyzjn/cleanrl@fe8d8a0, cleanrl/ppo_atari_lstm.py, by a loop over the steps."""
     b, state, states = REMEMBERED, REMEMBERED.state, []
     for k in range(T):
         s = jnp.where(IS_VALID[:, k, None], b.s_tm1[:, k], 0.0)
@@ -559,7 +558,7 @@ CASES = {
         PAIR_PARAMS,
     ),
     "decoupled_ppo": Case(
-        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS),
+        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS, max_ratio=2.0),
         plain_decoupled_ppo,
         PAIR_PARAMS,
     ),

@@ -340,22 +340,24 @@ def plain_pqn(p, t):
 
 
 def plain_mmd_dqn(p, t):
-    """thanhnguyentang/mmdrl@892dcbc, mmd_agent.py, but with minus the distance.
-
-    Its kernels are sums of Gaussians.
-    """
+    """thanhnguyentang/mmdrl@892dcbc, mmd_agent.py: "mixture", with kappa 0."""
     particles, target_particles = QUANTILES(p, ONE.s_tm1), QUANTILES(t, ONE.s_t)
     argmax = jnp.argmax(jnp.mean(target_particles, axis=1), axis=1)
     next_particles = target_particles[jnp.arange(B), :, argmax]
     target = stop(ONE.r_t[:, None] + ONE.discount_t[:, None] * next_particles)
     chosen = particles[jnp.arange(B), :, ONE.a_tm1]
 
-    def kernel(x, y):
-        d = jnp.abs(x[:, :, None] - y[:, None, :])
-        return jnp.mean(jnp.mean(-d, axis=-1), axis=-1)
+    def gaussian_rbf_kernel(x, y):
+        d = jnp.square(x[:, :, None] - y[:, None, :])
+        kernels = sum(jnp.exp(-d / sigma) for sigma in range(1, 11))
+        return jnp.mean(jnp.mean(kernels, axis=-1), axis=-1)
 
-    mmd = kernel(chosen, chosen) + kernel(target, target) - 2 * kernel(chosen, target)
-    return jnp.mean(mmd)
+    xixj, yiyj = (
+        gaussian_rbf_kernel(chosen, chosen),
+        gaussian_rbf_kernel(target, target),
+    )
+    mmd_squared = xixj + yiyj - 2 * gaussian_rbf_kernel(chosen, target)
+    return jnp.mean(jnp.where(mmd_squared > 0, mmd_squared, 0.0))
 
 
 def plain_advantage_learning(p, t):

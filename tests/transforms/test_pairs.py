@@ -281,6 +281,20 @@ def test_rejects_bad_input(call, message):
         call()
 
 
+@pytest.mark.parametrize("make", [rlaxlib.twohot_pair, rlaxlib.hl_gauss_pair])
+@pytest.mark.parametrize("composed", [False, True])
+def test_pairs_of_traced_bounds_may_be_made_in_several_programs(make, composed):
+    def there_and_back(bound):
+        pair = make(-bound, bound, 21)
+        if composed:
+            pair = rlaxlib.compose_tx(rlaxlib.SIGNED_LOGP1_PAIR, pair)
+        return pair.apply_inv(pair.apply(0.3))
+
+    for _ in range(2):
+        found = jax.jit(functools.partial(there_and_back))(2.0)
+        np.testing.assert_allclose(found, 0.3, atol=0.02)
+
+
 def test_the_bounds_of_an_unbiased_pair_may_be_traced():
     def encode(low):
         tx = rlaxlib.IDENTITY_PAIR

@@ -49,8 +49,7 @@ loss = rlaxlib.kl_loss(x, x, kind="k3", sample_mask=mask)
 loss = rlaxlib.aggregate_losses(batch, "sequence_mean_token_mean", sample_mask=valid)
 loss = rlaxlib.dpo_loss(x, x, x, x, beta=0.1, kind="ipo")
 shares: Array = rlaxlib.group_advantages(x, baseline="leave_one_out", scale="none")
-shares = rlaxlib.group_advantages(x, baseline=0.5, sample_mask=mask, axis_name=None)
-shares = rlaxlib.group_advantages(x, baseline=x)
+shares = rlaxlib.group_advantages(x, "none", sample_mask=mask, axis_name=None)
 estimate: Array = rlaxlib.pass_at_k(np.array([1, 2]), 10, k=4)
 weights: Array = rlaxlib.importance_weights(x, "sequence", "mask", maximum=3)
 priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4, "buffer")
@@ -64,6 +63,7 @@ rlaxlib.aggregate_losses(batch, "tokenmean", sample_mask=valid)  # error
 rlaxlib.dpo_loss(x, x, x, x, kind="exo")  # error
 rlaxlib.group_advantages(x, scale="std2")  # error
 rlaxlib.group_advantages(x, baseline="median")  # error
+rlaxlib.group_advantages(x, baseline=x)  # error
 rlaxlib.importance_weights(x, sample_mask=mask, kind="clip")  # error
 rlaxlib.pass_at_k(1, 4)  # error
 rlaxlib.pass_at_k(1, 4, k=2.5)  # error

@@ -27,10 +27,9 @@ def group_advantages(
         ),
         "none": np.zeros(len(rewards)),
     }
-    b = baselines[baseline] if isinstance(baseline, str) else baseline
     scales = {"stddev": np.std(valid, ddof=ddof), "mean": np.mean(valid)}
     divisor = scales[scale] + epsilon if scale in scales else 1.0
-    return np.where(sample_mask, (rewards - b) / divisor, 0.0)
+    return np.where(sample_mask, (rewards - baselines[baseline]) / divisor, 0.0)
 
 
 def length_weighted_baseline(rewards, lengths, sample_mask=None):
@@ -70,7 +69,6 @@ def make_group(*names):
     def make(rng):
         drawn = {
             "rewards": rng.permutation(np.arange(GROUP) + rng.uniform(size=GROUP)),
-            "baseline": rng.normal(size=GROUP),
             "epsilon": np.asarray(0.01),
             "lengths": rng.integers(1, 9, size=GROUP),
             "sample_mask": rng.permutation(np.arange(GROUP) > 1),
@@ -109,7 +107,6 @@ GROUPS = {
     "REINFORCE": (("rewards",), {"baseline": "none", "scale": "none"}),
     "scaled": (ALL, {"baseline": "none"}),
     "MaxRL": (ALL, {"scale": "mean"}),
-    "given": (("rewards", "baseline", "sample_mask"), {}),
 }
 
 

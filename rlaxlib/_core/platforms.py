@@ -1,0 +1,22 @@
+"""Ways to compute one thing, of which each suits a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from jax import Array, lax
+from jax.extend import backend
+
+
+def choose(
+    on_cpu: Callable[..., Array], elsewhere: Callable[..., Array], *operands: Any
+) -> Array:
+    """Return the result of the function that suits the platform.
+
+    The choice is made when the program is lowered. Where there is only a CPU, one
+    function is traced.
+    """
+    if set(cast(Any, backend).backends()) == {"cpu"}:
+        return on_cpu(*operands)
+    return cast(Any, lax.platform_dependent)(*operands, cpu=on_cpu, default=elsewhere)

@@ -270,8 +270,8 @@ def diffusion_bc(
 ):
     """Diffusion policy: behaviour cloning by the prediction of noise.
 
-    `linear_noise_schedule` is that of DDPM, for 1,000 steps. Chi et al., 2023,
-    https://arxiv.org/abs/2303.04137. Source:
+    DDPM has `linear_noise_schedule`, for 1,000 steps, IDQL `vp_noise_schedule`. Chi et
+    al., 2023, https://arxiv.org/abs/2303.04137. Source:
     github.com/real-stanford/diffusion_policy@5ba07ac,
     diffusion_policy/policy/diffusion_unet_lowdim_policy.py, the same loss. Usual: 100
     steps of the cosine schedule, actions of 16 steps at once, of which 8 are taken,
@@ -279,8 +279,7 @@ def diffusion_bc(
     """
     step_key, key = jax.random.split(key)
     k = jax.random.randint(step_key, batch.a_tm1.shape[:1], 0, num_steps)
-    shares = schedule(num_steps)[k]
-    keys = jax.random.split(key, len(k))
+    keys, shares = jax.random.split(key, len(k)), schedule(num_steps)[k]
     x, noise = jax.vmap(rlaxlib.diffusion_noise)(keys, batch.a_tm1, shares)
     error = apply(params, batch.s_tm1, x, k) - noise
     return jnp.mean(jnp.square(error))
@@ -347,8 +346,8 @@ def score_action(params, apply, s, key, num_dims, num_steps=5):
 def idql_action(q_samples, a_samples):
     """IDQL: the best of N actions of a diffusion policy, that of the highest value.
 
-    The policy is `score_action` of the loss of `diffusion_bc`, of which IDQL's is D
-    times for D dimensions, with an average of the parameters. Values are the smaller of
+    The policy is `score_action` after `diffusion_bc` with `vp_noise_schedule`, whose
+    loss is here a mean over the D dimensions, not a sum. Values are the smaller of
     IQL's two target critics. Hansen-Estruch et al., 2023,
     https://arxiv.org/abs/2304.10573. Source: github.com/philippe-eecs/IDQL@7582571,
     jaxrl5/agents/ddpm_iql/ddpm_iql_learner.py: eval_actions, the same action. Usual: 64

@@ -102,7 +102,7 @@ def qc_fql(params, target, streams, key):
 WEIGHT = 3.0  # Of the distance from the flow's chunks, for QC-FQL.
 
 
-def entry(functions, loss, policy):
+def entry(functions, loss, policy, states):
     """Return an entry on the plane, of chunks."""
 
     def update(state, key, batch):
@@ -123,12 +123,14 @@ def entry(functions, loss, policy):
         about=f"{offline.ABOUT}. Actions are chunks of {H}",
         random=TASK.random,
         best=TASK.best,
-        states=-2.0,
+        states=states,
         fails=offline.FAILS,
     )
 
 
 ENTRIES = {
-    "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of),
-    "qc_fql": entry("flows.qc_flow, qc_critic, fql_actor, chunks", qc_fql, distilled),
+    "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of, -2.0),
+    "qc_fql": entry(
+        "flows.qc_flow, qc_critic, fql_actor, chunks", qc_fql, distilled, -3.0
+    ),
 }

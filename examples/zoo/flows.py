@@ -205,11 +205,15 @@ def fql_action(params, key, s):
 
 
 def idql(params, batch, key):
-    return diffusion_bc(params, batch, key) + critic_loss(params["critic"], batch)
+    inputs = params["policy"], noise, batch, key, STEPS, recipes.vp_noise_schedule
+    return recipes.diffusion_bc(*inputs) + critic_loss(params["critic"], batch)
 
 
 def idql_action(params, key, s):
-    a = jax.vmap(lambda k: diffusion(params, k, s))(jax.random.split(key, SAMPLES))
+    def sample(key):
+        return recipes.score_action(params["policy"], noise, s, key, 1, STEPS)
+
+    a = jax.vmap(sample)(jax.random.split(key, SAMPLES))
     q = jax.vmap(of_critics(params["critic"]), (None, 0))(s, a)
     return jax.vmap(recipes.idql_action, 1)(q, a)
 
@@ -454,7 +458,11 @@ ENTRIES = {
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
     ),
-    "idql": entry("idql_action", idql, idql_action, behavior, updates=2000),
+    "idql": entry(
+        "idql_action score_action",
+        *(idql, idql_action, behavior),
+        updates=2000,
+    ),
     "diffusion_ql": entry(
         *("diffusion_ql_critic diffusion_ql_actor vp_noise_schedule", diffusion_ql),
         *(diffusion_ql_action, behavior),

@@ -73,10 +73,12 @@ def unimix(logits):
     return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
 
 
-def kl_of_groups(x, y):
-    return jnp.maximum(1, jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1)))
+def kl(x, y):
+    return jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1))
 
 
+SPACED = jnp.linspace(-20, 20, M)
+BINS = jnp.sign(SPACED) * jnp.expm1(jnp.abs(SPACED))
 SHORT = Batch(
     s=SEQUENCE.s[:2],
     truncated_t=None,
@@ -85,37 +87,44 @@ SHORT = Batch(
 )
 
 
+def observe(p, i, key):
+    """Yield features of the observations of a stream, as dreamerv3/rssm.py: observe."""
+    b = SHORT
+    for k, each in enumerate(jax.random.split(key, T + 1)):
+        reset = k == 0 or not b.sample_mask[i, k - 1]
+        if reset and (k == T or not b.sample_mask[i, k]):
+            continue  # No step leads to it or from it.
+        deter, stoch = MODEL.start(p) if reset else (deter, stoch)
+        action = -1 if reset else b.a_tm1[i, k - 1]
+        deter, prior = dynamics(p, deter, stoch, action)
+        post = unimix(MODEL.encoder(p, deter, b.s[i, k]))
+        sample = jax.nn.one_hot(jax.random.categorical(each, jnp.log(post)), CLASSES)
+        stoch = sample + post - stop(post)
+        yield k, reset, (deter, stoch), post, unimix(prior)
+
+
 def plain_dreamer_model(p, t):
     """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: loss, dreamerv3/rssm.py: loss.
 
     Without the heads of rewards and ends on first observations. An episode begins anew
     after an ignored step.
     """
-    spaced = jnp.linspace(-20, 20, M)
-    bins = jnp.sign(spaced) * jnp.expm1(jnp.abs(spaced))
-    observations, steps, b = [], [], SHORT
-    for i, stream_key in enumerate(jax.random.split(KEY, 2)):
-        for k, key in enumerate(jax.random.split(stream_key, T + 1)):
-            first = k == 0 or not b.sample_mask[i, k - 1]
-            if first and (k == T or not b.sample_mask[i, k]):
-                continue  # No step leads to it or from it.
-            state, z = MODEL.start(p) if first else (state, z)
-            a = -1 if first else b.a_tm1[i, k - 1]
-            state, prior = dynamics(p, state, z, a)
-            q, prior = unimix(MODEL.encoder(p, state, b.s[i, k])), unimix(prior)
-            sample = jax.nn.one_hot(jax.random.categorical(key, jnp.log(q)), CLASSES)
-            z = sample + q - stop(q)
-            x, r_logits, logit = decoder(p, state, z)
-            kl = kl_of_groups(stop(q), prior) + 0.1 * kl_of_groups(q, stop(prior))
-            error = x - jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
-            observations.append(kl + jnp.sum(error**2))
-            if not first:
-                discount_t, goes_on = b.discount_t[i, k - 1], jax.nn.sigmoid(logit)
-                end = discount_t * jnp.log(goes_on)
-                end = end + (1 - discount_t) * jnp.log(1 - goes_on)
-                r_loss = cross_entropy(two_hot(b.r_t[i, k - 1], bins), r_logits)
-                steps.append(r_loss - end)
-    return jnp.mean(jnp.stack(observations)) + jnp.mean(jnp.stack(steps))
+    scales = {"rec": 1.0, "rew": 1.0, "con": 1.0, "dyn": 1.0, "rep": 0.1}
+    losses, b = {name: [] for name in scales}, SHORT
+    for i, key in enumerate(jax.random.split(KEY, 2)):
+        for k, reset, feat, post, prior in observe(p, i, key):
+            losses["dyn"].append(jnp.maximum(kl(stop(post), prior), 1.0))
+            losses["rep"].append(jnp.maximum(kl(post, stop(prior)), 1.0))
+            recon, rew, con = decoder(p, *feat)
+            target = jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
+            losses["rec"].append(jnp.sum((recon - target) ** 2))
+            if not reset:
+                reward, goes_on = b.r_t[i, k - 1], b.discount_t[i, k - 1]
+                losses["rew"].append(cross_entropy(two_hot(reward, BINS), rew))
+                log_prob = goes_on * jax.nn.log_sigmoid(con)
+                log_prob += (1 - goes_on) * jax.nn.log_sigmoid(-con)
+                losses["con"].append(-log_prob)
+    return sum(scales[name] * jnp.mean(jnp.stack(x)) for name, x in losses.items())
 
 
 def lambda_return(last, term, rew, val, boot, disc):
@@ -145,10 +154,6 @@ def plain_dreamer_actor(p, t):
     adv = (returns - b.values[:, :-1]) / 2.0
     entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
     return jnp.mean(weights * -(pick(log_pi, b.a_tm1) * adv + 3e-4 * entropy))
-
-
-SPACED = jnp.linspace(-20, 20, M)
-BINS = jnp.sign(SPACED) * jnp.expm1(jnp.abs(SPACED))
 
 
 def critic_logits(w, s):

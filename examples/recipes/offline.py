@@ -406,18 +406,17 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
 
 
 # --- Close to a generative model of the data's actions: BCQ, BEAR. ---
-#
-# `apply.encode(params.vae, s, a)` returns mean and standard deviation of latents of
-# twice the size of an action, and `apply.decode(params.vae, s, z)` actions before the
-# tanh. The losses of actor and critics have no gradient for the model.
 
 
 def vae_loss(params, apply, batch, key, kl_cost=0.5):
     """BCQ and BEAR, model of the data's actions: a conditional VAE.
 
+    `apply.encode(params.vae, s, a)` returns mean and standard deviation of latents,
+    twice as many as dimensions of actions, and `apply.decode(params.vae, s, z)` actions
+    before the tanh. The losses of actors and critics have no gradient for the model.
     Fujimoto et al., 2018, https://arxiv.org/abs/1812.02900. Source:
-    github.com/sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py, the same loss. Usual: 2D
-    latents, with standard deviations of at least exp(-4), Adam 1e-3.
+    github.com/sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py, the same loss. Usual: latents
+    with standard deviations of at least exp(-4), Adam 1e-3.
     """
     mean, stddev = apply.encode(params.vae, batch.s_tm1, batch.a_tm1)
     z = mean + stddev * jax.random.normal(key, mean.shape)

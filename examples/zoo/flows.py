@@ -466,7 +466,7 @@ ENTRIES = {
     "diffusion_ql": entry(
         *("diffusion_ql_critic diffusion_ql_actor vp_noise_schedule", diffusion_ql),
         *(diffusion_ql_action, behavior),
-        **{"updates": 1600, "states": 0.7},
+        updates=1600,
     ),
     "qsm": entry(
         *("qsm score_action", qsm, qsm_action, uniform),

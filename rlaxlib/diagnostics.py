@@ -496,7 +496,7 @@ def check_trajectory(
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         v_t: Values of the next observations, shape `[T]`; or None. Where an episode
-            terminates, a value may be any number, but finite: `0 * nan` is NaN.
+            terminates, a value may be anything.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -521,7 +521,7 @@ def check_trajectory(
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
-        (mask & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
+        (mask & ~ended & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
         (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,

@@ -403,10 +403,10 @@ BAD = {
         [0],
         "`r_t` is nan at step 0, must be finite",
     ),
-    "value of NaN after an episode": (
-        change(v_t={1: np.nan}),
-        [1],
-        "`v_t` is nan at step 1, must be finite",
+    "value of NaN within an episode": (
+        change(v_t={0: np.nan}),
+        [0],
+        "`v_t` is nan at step 0, must be finite",
     ),
     "infinite reward": (
         change(r_t={3: -np.inf}),
@@ -580,6 +580,11 @@ def test_loss_that_checks_its_stream_keeps_its_gradient():
 
 
 # --- Invalid arguments. ---
+
+
+def test_the_value_after_an_episode_may_be_anything():
+    for value in (np.nan, np.inf):
+        assert np.all(rlaxlib.check_trajectory(**change(v_t={1: value})))
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,45 @@ def test_a_name_of_another_library_leads_to_what_a_colleague_would_answer():
     assert len(right) >= 0.9 * len(found), found.keys() - right
 
 
+# Algorithms of which recipes are, and how people spell them.
+ALGORITHMS = {
+    "CrossQ": "crossq cross_q crossq_loss",
+    "DroQ": "droq droq_loss dropout_q",
+    "RLPD": "rlpd",
+    "BRO": "bro bigger_regularized_optimistic",
+    "FastTD3": "fasttd3 fast_td3",
+    "FastSAC": "fastsac fast_sac",
+    "SimBa": "simba simba_loss",
+    "SimBaV2": "simbav2 simba_v2",
+    "XQC": "xqc",
+    "REPPO": "reppo reppo_loss relative_entropy_pathwise_policy_optimization",
+    "MRQ": "mrq mr_q MR_Q mrq_loss",
+    "DrQv2": "drqv2 drq_v2",
+    "MASAC": "masac multi_agent_sac",
+    "MADDPG": "maddpg maddpg_loss multi_agent_ddpg",
+    "IPPO": "ippo ippo_loss independent_ppo",
+    "SHAQ": "shaq shapley_q_learning",
+    "BBF": "bbf bigger_better_faster",
+    "SR_SPR": "sr_spr srspr SRSPR",
+    "M_IQN": "m_iqn miqn munchausen_iqn",
+    "DQNReg": "dqn_reg DQN_Reg dqnreg",
+    "BranchingDQN": "branching_dqn branching_q BDQ bdq action_branching",
+    "RecurrentPPO": "recurrent_ppo ppo_recurrent lstm_ppo ppo_lstm",
+    "MaskablePPO": "maskable_ppo masked_ppo ppo_masked mask_ppo ppo_mask",
+    "PLR": "plr prioritized_level_replay",
+    "ACCEL": "accel",
+    "SFL": "sfl sampling_for_learnability",
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_in_any_spelling_leads_to_the_same_functions(name):
+    found = answers(name)
+    assert found
+    for spelling in ALGORITHMS[name].split():
+        assert answers(spelling) == found, spelling
+
+
 def test_a_search_term_leads_to_the_function():
     guesses = {
         guess: name

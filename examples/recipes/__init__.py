@@ -14,7 +14,7 @@
     phases.py           PPG, continuous PPO, RPO, QDagger,
     multiagent.py       VDN, QMIX, MAPPO, HAPPO,
     goals.py            HER, contrastive RL, GCIVL, HIQL, QRL,
-    planning.py         TD-MPC2, MPPI, CEM, SPR, Sampled MuZero,
+    planning.py         TD-MPC2, MPPI, CEM, SPR, BBF, MR.Q, Sampled MuZero,
     flows.py            FQL, FPO, diffusion policies,
     evaluation.py       FQE, off-policy evaluation, MAGIC, successor features, rliable,
     plasticity.py, gflownets.py    ReDo and its kin; balance losses.

@@ -525,8 +525,9 @@ def reppo_targets(batch, temperature, lambda_=0.95):
     Streams have values `v_t` and log-densities `log_prob_t` of a sampled next action,
     [B, T]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019. Source:
     github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same returns, without
-    the weights of its noisier environments. Usual: streams of 128 steps, 1024
-    environments, discount 0.99.
+    the weights of its noisier environments; there an entropy follows the end of an
+    episode, too, and a cut acts a step early, since the loss leaves the cut step out.
+    Usual: streams of 128 steps, 1024 environments, discount 0.99.
     """
     soft_r_t = batch.r_t - batch.discount_t * temperature * batch.log_prob_t
     returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))

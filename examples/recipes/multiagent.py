@@ -40,8 +40,9 @@ def team_loss(team_tm1, team_t, batch):
 def vdn(params, target_params, apply, batch):
     """VDN: double Q-learning of the sum of the agents' values. `apply` returns q.
 
-    q is [B, N, A], of available actions and others. Sunehag et al., 2017,
-    https://arxiv.org/abs/1706.05296, without double Q-learning. Source:
+    q is [B, N, A], of available actions and others. SHAQ is left out: it weighs the
+    values of actions that are not greedy by a network of coalitions of agents. Sunehag
+    et al., 2017, https://arxiv.org/abs/1706.05296, without double Q-learning. Source:
     github.com/oxwhirl/pymarl@c971afd, src/learners/q_learner.py, without ½: twice this
     loss. Usual: those of `qmix`.
     """

@@ -1,16 +1,20 @@
-"""Losses of models and of planning: TD-MPC2, SPR, Sampled MuZero; plans by MPPI.
+"""Losses of models and of planning: TD-MPC2, SPR, BBF, MR.Q, Sampled MuZero; MPPI.
 
 A batch of B sequences of T steps has the fields
 
     s                 observations, [B, T+1, ...],
     a_tm1             actions in [-1, 1], [B, T, D],
     r_t, discount_t   rewards and discounts, 0 where the episode ended, [B, T].
+
+Needs `value_based.py` in the same package.
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
+
+from .value_based import rainbow, valid  # noqa: TID252 - Any package.
 
 
 def unroll(params, apply, s, a):
@@ -110,13 +114,165 @@ def spr(params, target_params, apply, batch, weight=2.0):
     a mean over steps of twice this loss, a linear predictor, target networks updated at
     a rate of 0.01, Adam 1e-4, batch 32.
     """
-    z = unroll(params, apply, batch.s, batch.a_tm1)[1:]
-    target = apply.encode(target_params, batch.s[:, 1:])
-    target = jnp.swapaxes(apply.project(target_params, target), 0, 1)
-    alive = jnp.cumprod(batch.discount_t > 0, axis=1).T > 0
+    alive = jnp.cumprod(batch.discount_t > 0, axis=1) > 0
+    networks = params, target_params, apply
+    return weight * jnp.mean(spr_losses(*networks, batch.s, batch.a_tm1, alive))
+
+
+def spr_losses(params, target_params, apply, s, a, alive):
+    """Return the losses of SPR of sequences, [B]: a sum over the steps in `alive`."""
+    z = unroll(params, apply, s, a)[1:]
+    target = apply.project(target_params, apply.encode(target_params, s[:, 1:]))
     prediction = apply.predict(params, apply.project(params, z))
-    loss = rlaxlib.cosine_consistency_loss(prediction, target, sample_mask=alive)
-    return weight * jnp.mean(jnp.sum(loss, axis=0))
+    loss = rlaxlib.cosine_consistency_loss(
+        prediction, jnp.swapaxes(target, 0, 1), sample_mask=alive.T
+    )
+    return jnp.sum(loss, axis=0)
+
+
+def bbf(params, target_params, apply, batch, n=3, discount=0.997, bounds=(-10.0, 10.0)):
+    """BBF and SR-SPR: Rainbow and SPR, many updates a step, and resets.
+
+    The batch has streams, as `rainbow` in `value_based.py`, of n and 5 steps or more.
+    `apply` is that of `spr`, and `apply.q` that of `rainbow`. Returns the loss and the
+    new priorities, before the exponent: use `has_aux=True`. `bbf_reset` resets the
+    parameters, after which `bbf_schedule` has n and the discount of BBF. Schwarzer et
+    al., 2023, https://arxiv.org/abs/2305.19452; D'Oro et al., 2022,
+    https://openreview.net/forum?id=OpC-9aBBVJe. Source:
+    github.com/google-research/google-research@1d4d2f1,
+    bigger_better_faster/bbf/agents/spr_agent.py, the same gradient; its replay takes
+    the value one step before the end of the n rewards, and its mask is that of SPR's
+    code. Usual: a duelling network, 51 atoms, priority exponent 0.5, batch 32, AdamW
+    1e-4 with epsilon 1.5e-4, target network updated at a rate of 0.005, which acts
+    without noise. BBF: a ResNet, 2 updates a step, weight decay 0.1. SR-SPR: 8 updates
+    a step, n = 10, discount 0.99.
+    """
+    alive, steps = going_on(batch)[:, :5], jnp.arange(batch.r_t.shape[1])
+    cut = steps == n - 1  # Where the n steps end.
+    cut = cut | (False if batch.truncated_t is None else batch.truncated_t)
+    discount_t = jnp.where(batch.discount_t > 0, discount, 0.0)
+    streams = batch._replace(discount_t=discount_t, truncated_t=cut)
+    loss, priorities = rainbow(params, target_params, apply.q, streams, 0.5, *bounds)
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    s = jnp.concatenate([s_tm1[:, :1], s_t[:, :5]], axis=1)
+    losses = spr_losses(params, target_params, apply, s, batch.a_tm1[:, :5], alive)
+    weights = rlaxlib.importance_sampling_weights(batch.probability, 0.5)
+    return loss + 2.0 * jnp.mean(weights * losses), priorities
+
+
+def going_on(batch):
+    """Return whether a stream goes on after a step and those before, [B, T]."""
+    goes_on = batch.discount_t > 0
+    if batch.truncated_t is not None:
+        goes_on = goes_on & ~batch.truncated_t
+    return jnp.cumprod(valid(batch, goes_on), axis=1) > 0
+
+
+def bbf_schedule(updates, period=10_000):
+    """Return n, from 10 to 3, and the discount of BBF, by the updates since a reset.
+
+    Schwarzer et al., 2023, https://arxiv.org/abs/2305.19452. Source:
+    github.com/google-research/google-research@1d4d2f1,
+    bigger_better_faster/bbf/agents/spr_agent.py, the same schedules. Usual: discount
+    0.97 to 0.997, over 10,000 updates.
+    """
+    share = jnp.clip(updates / period, 0, 1)
+    return jnp.round(10 * 0.3**share), 1 - 0.03 * 0.1**share
+
+
+def bbf_reset(params, fresh_params, keep=0.5, names=("encode", "next")):
+    """Return parameters, a dict, after a reset: part of `names`, and none of the rest.
+
+    Target parameters are reset too, with other fresh ones, and the optimizer's moments
+    of all but `names` become 0. Schwarzer et al., 2023,
+    https://arxiv.org/abs/2305.19452. Source:
+    github.com/google-research/google-research@1d4d2f1,
+    bigger_better_faster/bbf/agents/spr_agent.py, the same parameters. Usual: BBF keeps
+    0.5 every 40,000 updates, SR-SPR 0.8.
+    """
+    mixed = rlaxlib.shrink_and_perturb(params, fresh_params, keep, 1 - keep)
+    return fresh_params | {name: mixed[name] for name in names}
+
+
+def mrq_encoder(params, target_params, apply, batch, pair):
+    """MR.Q, encoder: states, rewards and ends that an unrolled model predicts.
+
+    The batch has streams of transitions, as in `value_based.py`.
+    `apply.encode(params.encoder, s)` returns latent states, and
+    `apply.model(params.encoder, z, a)` next ones, logits of rewards, [B, K], of `pair`,
+    such as `unbiased_transform_pair(-10, 10, 65, SYMLOG_PAIR)`, and whether the episode
+    ends, [B]. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
+    github.com/facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_encoder, the same loss;
+    where no episode ever ended, there is no loss of ends. Usual: 5 steps, weights 1,
+    0.1 and 0.1, AdamW 1e-4 with weight decay 1e-4, batch 256, 250 updates after each
+    copy of the target networks.
+    """
+
+    def step(z, a):
+        outputs = apply.model(params.encoder, z, a)
+        return outputs[0], outputs
+
+    fields = batch.s_tm1, batch.a_tm1, batch.r_t, batch.s_t
+    s_tm1, a_tm1, r_t, s_t = valid(batch, fields)
+    z, a = apply.encode(params.encoder, s_tm1[:, 0]), jnp.swapaxes(a_tm1, 0, 1)
+    outputs = jax.lax.scan(step, z, a)[1]
+    z, logits, ends = (jnp.swapaxes(x, 0, 1) for x in outputs)
+    target = jax.lax.stop_gradient(apply.encode(target_params.encoder, s_t))
+    entropy = jax.vmap(rlaxlib.categorical_regression_loss, (0, 0, None))
+    entropy = jax.vmap(entropy, (0, 0, None))(logits, r_t, pair)
+    loss = jnp.mean(jnp.square(z - target), axis=-1) + 0.1 * entropy
+    loss = loss + 0.1 * jnp.square(ends - (batch.discount_t == 0))
+    began = jnp.pad(going_on(batch)[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    return jnp.mean(jnp.sum(jnp.where(valid(batch, began), loss, 0.0), axis=1))
+
+
+def mrq_critic(
+    params, target_params, apply, batch, key, scale, target_scale, stddev=0.2, clip=0.3
+):
+    """MR.Q, critics: TD3's loss of n steps, with rewards of scale 1.
+
+    `apply.joint(params.encoder, z, a)` returns features of a latent state and an
+    action, and `apply.critic` q of them, [B, 2]. `scale` is the mean size of rewards in
+    the replay, `target_scale` the one when the target networks were copied before. Only
+    the critics have a gradient. For n steps, pass `n_step_batch(batch)` of
+    `value_based.py`. Returns the loss and the new priorities, before the exponent: use
+    `has_aux=True`. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
+    github.com/facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_rl, the same loss, whose
+    n steps leave out the reward of the step that ends an episode. Usual: n = 3, noise
+    0.2 clipped at 0.3, discount 0.99, AdamW 3e-4 with weight decay 1e-4, gradients
+    clipped to a norm of 20, priority exponent 0.4, without importance weights.
+    """
+    z_t = apply.encode(target_params.encoder, batch.s_t)
+    a_t = jnp.tanh(apply.actor(target_params.actor, z_t))
+    noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
+    a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
+    features_t = apply.joint(target_params.encoder, z_t, a_t)
+    q_t = apply.critic(target_params.critic, features_t) * target_scale / scale
+    target = jax.vmap(rlaxlib.td3_critic_target)(
+        batch.r_t / scale, batch.discount_t, q_t
+    )
+    encoder = jax.lax.stop_gradient(params.encoder)
+    z = apply.encode(encoder, batch.s_tm1)
+    q = apply.critic(params.critic, apply.joint(encoder, z, batch.a_tm1))
+    td_error = target[:, None] - q
+    priorities = jnp.maximum(jnp.max(jnp.abs(td_error), axis=-1), 1.0)
+    return jnp.mean(rlaxlib.huber_loss(td_error)), priorities
+
+
+def mrq_actor(params, apply, batch, penalty=1e-5):
+    """MR.Q, actor: the mean of both critics, and small actions before the tanh.
+
+    `apply.actor` returns actions before the tanh, [B, D]; those of discrete actions are
+    a Gumbel softmax in the code. Fujimoto et al., 2025,
+    https://arxiv.org/abs/2501.16142. Source: github.com/facebookresearch/MRQ@8a44a7d,
+    MRQ/MRQ.py: train_rl, the same loss. Usual: penalty 1e-5, AdamW 3e-4, noise of 0.2
+    to explore.
+    """
+    fixed = jax.lax.stop_gradient((params.encoder, params.critic))
+    z = apply.encode(fixed[0], batch.s_tm1)
+    x = apply.actor(params.actor, z)
+    q = apply.critic(fixed[1], apply.joint(fixed[0], z, jnp.tanh(x)))
+    return penalty * jnp.mean(jnp.square(x)) - jnp.mean(q)
 
 
 def sampled_muzero_policy(params, apply, batch):

@@ -15,7 +15,7 @@ from recipes.continuous import ActorCritic, ddpg_critic
 from recipes.value_based import dqn
 
 import rlaxlib
-from zoo import continuous
+from zoo import bbf, continuous, mrq
 from zoo.networks import ensemble, forward, mlp
 from zoo.tasks import catch, plane, point
 from zoo.training import Agent, Entry, begin, descend, offline, online, play
@@ -435,6 +435,8 @@ ENTRIES = {
         "tdmpc2_model, tdmpc2_actor", tdmpc2(), horizon=2, steps=2, size=64, states=-1.5
     ),
     "spr": spr_entry(spr_agent()),
+    **bbf.ENTRIES,
+    "mrq": mrq.ENTRY,
     "sampled_muzero_policy": continuous.entry(
         "sampled_muzero_policy", sampled_muzero_agent()
     )._replace(recipe="planning.sampled_muzero_policy", fails=("reward", "bootstrap")),

@@ -10,7 +10,6 @@ import jax
 
 from rlaxlib._core import binding, specs
 from rlaxlib._core.binding import Type
-from rlaxlib._core.functions import is_object
 from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
 
 Shapes = dict[str, Shape]
@@ -106,7 +105,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             found |= {layout: new} if new and new not in found.values() else {}
     if not found:
         return []
-    first = _OF_SETTINGS if is_object(call.result.type) else _OF_DATA
+    first = _OF_SETTINGS if call.result.kind == "Object" else _OF_DATA
     if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
         first += ", or, to update one state, call it in turn, with jax.lax.scan"
     elif len(found) > 1:

@@ -32,6 +32,11 @@ def like(new: Any, old: Any) -> Any:
     return new.astype(dtype) if is_cast else new
 
 
+def cast(x: Any, dtype: Any) -> Any:
+    """Return a float in another dtype, and all else as it is."""
+    return x.astype(dtype) if is_float(x) else x
+
+
 def is_float(x: Any) -> bool:
     """Return whether a value is an array of floats."""
     return hasattr(x, "dtype") and _is_floating(x.dtype)

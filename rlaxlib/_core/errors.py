@@ -105,7 +105,7 @@ def describe(value: Any) -> str:
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hints.is_foreign(value):
         return f"a `{kind.__module__.partition('.')[0]}.{kind.__name__}`"
-    return reprlib.repr(value)
+    return " ".join(reprlib.repr(value).split())  # In one line.
 
 
 def check_structure(name: str, tree: Any, other: str, another: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -32,11 +31,6 @@ class FunctionTuple:
         named = zip(self._functions, self, strict=True)
         shown = [f"{name}={getattr(x, '__name__', repr(x))}" for name, x in named]
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def is_object(hint: Any) -> bool:
-    """Return whether an annotation is the class of such objects."""
-    return inspect.isclass(hint) and issubclass(hint, FunctionTuple)
 
 
 def is_ours(value: Any) -> bool:

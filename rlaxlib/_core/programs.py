@@ -96,9 +96,7 @@ class Program:
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value
-            return jax.tree.map(
-                lambda x: x.astype(dtype) if dtypes.is_float(x) else x, value
-            )
+            return jax.tree.map(functools.partial(dtypes.cast, dtype=dtype), value)
 
         return finish(self.result, result)
 

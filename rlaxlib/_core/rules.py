@@ -100,10 +100,10 @@ def _rounded(x: Any) -> Any:
 
 
 def _shown(x: Any) -> str:
-    """Return a value, and what JAX rounds it to if that is 0 or infinite."""
+    """Return a value, and what JAX rounds it to if that is a whole number."""
     near = _rounded(x)
-    is_far = near != x and (near == 0 or np.isinf(near))
-    return f"{x} ({near} in {near.dtype})" if is_far else f"{x}"
+    is_whole = near != x and near == np.round(near)
+    return f"{x} ({near} in {np.result_type(near)})" if is_whole else f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ from rlaxlib._core import binding, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.functions import is_object, is_ours
+from rlaxlib._core.functions import is_ours
 from rlaxlib._core.programs import Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -131,7 +131,8 @@ class Plan:
             x.name: x.default for x in parameters if x.default is not x.empty
         }
         self.result = specs.read(hints.pop("return", None))
-        self.compiled = compiled and not is_object(self.result.type)
+        self.is_factory = self.result.kind == "Object"
+        self.compiled = compiled and not self.is_factory
         found = {n: specs.read(x) for n, x in hints.items()}
         self.bare = {n: x for n, x in found.items() if x.is_bare}
         self.nested = {n: x for n, x in found.items() if x.parts or x.is_tree}
@@ -315,7 +316,7 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
-            if is_object(self.result.type):  # An array may change once it is a setting.
+            if self.is_factory:  # An array may change once it is a setting.
                 given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(

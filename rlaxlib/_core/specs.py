@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import re
 import types
 import typing
@@ -37,6 +38,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 import jax
 from jax.typing import DTypeLike
 
+from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.types import AxisName, Note
 
 Axes = tuple[str, ...]
@@ -72,11 +74,11 @@ class Spec(NamedTuple):
     Attributes:
         kind: A kind of array, such as `Float`; `Flag` of a bool; `Static` or `Literal`;
             `Record`, `Tuple` or `Sequence` of what contains others; `Setting` of axis
-            names and dtypes; `Function`; or `Other`.
+            names and dtypes; `Function`; `Object` of several functions; or `Other`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
-        type: The type of a `Static`, and the annotation of what is no array.
+        type: The type of a `Static`, and that of other arguments.
         options: The strings of a `Literal`.
         like: The argument that a pytree or a result is like.
         is_tree: Whether it is the spec of a pytree, or of a leaf of one.
@@ -112,7 +114,7 @@ class Spec(NamedTuple):
     @property
     def is_bare(self) -> bool:
         """Whether it says nothing of arrays or Python values."""
-        return self.kind in ("Setting", "Function", "Other")
+        return self.kind in ("Setting", "Function", "Object", "Other")
 
     @property
     def text(self) -> str:
@@ -134,6 +136,8 @@ def read(annotation: Any) -> Spec:
         return _read_note(args[0], *note)
     if origin is Callable:
         return Spec("Function", type=annotation)
+    if inspect.isclass(annotation) and issubclass(annotation, FunctionTuple):
+        return Spec("Object", type=annotation)
     union = {*args} if origin in _UNIONS else {annotation}
     if union <= _SETTINGS:
         return Spec("Setting", type=annotation)

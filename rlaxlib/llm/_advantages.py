@@ -17,7 +17,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, meshes, moments, safe, streams
+from rlaxlib._core import devices, indexing, meshes, moments, safe, streams
 from rlaxlib._core.ratios import log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
@@ -345,5 +345,8 @@ def kl_shaped_rewards(
         is_last = steps == jnp.max(valid)
     else:
         is_last = steps == _shared.latest(valid, segment_ids)
+        is_answer = indexing.is_inside(segment_ids, mask.size)
+        final_reward = jnp.where(is_answer, final_reward, jnp.nan)
+        is_last |= ~is_answer
     penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

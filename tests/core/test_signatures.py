@@ -151,7 +151,7 @@ def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
         (jax.typing.DTypeLike, "Setting"),
         (Callable[[Any], Any] | None, "Function"),
         (rlaxlib.BanditState, "Record"),
-        (rlaxlib.TxPair, "Other"),
+        (rlaxlib.TxPair, "Object"),
         (tuple[int, str], "Other"),
     ],
 )

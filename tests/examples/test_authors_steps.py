@@ -20,6 +20,7 @@ from plain_losses.flows import field, two_critics, vp_beta_schedule
 from plain_losses.planning import CRITICS, MODEL, PARAMS, SEQUENCES, two_hot_inv
 from recipes import (
     constraints,
+    continuous,
     evaluation,
     exploration,
     flows,
@@ -570,3 +571,56 @@ def test_estimates_of_magic():
     np.testing.assert_allclose(value, result.x @ x, atol=0.02)
     np.testing.assert_allclose(weights, result.x, atol=0.15)
     assert np.max(result.x) < 0.95
+
+
+# --- REPPO: cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py. ---
+
+
+def test_targets_of_reppo():
+    rng = np.random.default_rng(0)
+    reward, value, log_prob = rng.normal(size=(3, B, T)).astype(np.float32)
+    done, truncated = np.zeros((2, B, T), bool)
+    done[0, 2] = truncated[1, 2] = True
+    log_prob = np.where(done, 0, log_prob)  # In the code an entropy follows the end.
+    soft_reward = reward - 0.9 * log_prob * 0.2
+    lambda_return, cut, target_values = value[:, -1], np.ones(B, bool), []
+    for t in reversed(range(T)):
+        lambda_sum = 0.95 * lambda_return + (1 - 0.95) * value[:, t]
+        delta = 0.9 * np.where(cut, value[:, t], (1.0 - done[:, t]) * lambda_sum)
+        lambda_return = soft_reward[:, t] + delta
+        cut = truncated[:, t - 1]  # In the code, that of step t.
+        target_values.append(lambda_return)
+    batch = SimpleNamespace(r_t=reward, v_t=value, log_prob_t=log_prob)
+    batch.discount_t, batch.truncated_t = np.float32(0.9) * ~done, truncated
+    found = continuous.reppo_targets(batch, 0.2)
+    np.testing.assert_allclose(found, np.stack(target_values[::-1], 1), rtol=1e-5)
+
+
+# --- BBF: google-research/google-research@1d4d2f1,
+# bigger_better_faster/bbf/agents/spr_agent.py. ---
+
+
+def exponential_decay(step, initial_value, final_value, decay_period=10_000):
+    """Return the value of `exponential_decay_scheduler`, without a warm-up."""
+    start, end = np.log(initial_value), np.log(final_value)
+    bonus = np.clip((decay_period - step) / decay_period, 0.0, 1.0)
+    return np.exp(bonus * (start - end) + end)
+
+
+@pytest.mark.parametrize("step", [0, 1_000, 4_321, 9_999, 10_000, 30_000])
+def test_schedules_of_bbf(step):
+    n, discount = planning.bbf_schedule(step)
+    assert n == int(np.round(exponential_decay(step, 1, 3 / 10) * 10))
+    gamma = 1 - exponential_decay(step, 1 - 0.97, 1 - 0.997)
+    np.testing.assert_allclose(discount, gamma, rtol=1e-6)
+
+
+def test_reset_of_bbf():
+    params, random_params = (
+        {name: normal(2, 3) for name in ("encode", "next", "q")} for _ in range(2)
+    )
+    found = planning.bbf_reset(params, random_params, keep=0.8)
+    for name in ("encode", "next"):
+        combined = params[name] * 0.8 + random_params[name] * 0.2
+        np.testing.assert_allclose(found[name], combined, rtol=1e-6)
+    np.testing.assert_array_equal(found["q"], random_params["q"])

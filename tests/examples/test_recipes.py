@@ -65,6 +65,7 @@ HELPERS = {
     *("with_goal", "vae_actions", "best_value", "perturbed"),
     *("fpo_losses", "score_action"),
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
+    *("spr_losses", "going_on", "bbf_schedule", "bbf_reset"),
     "pqn_targets",
     *("greedy_values", "team_loss", "vp_noise_schedule"),
     *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),

@@ -149,14 +149,23 @@ def test_rows_on_an_explicit_mesh_need_no_mask():
     close(found, rlaxlib.aggregate_losses(loss, segment_ids=ids), rtol=1e-6)
 
 
-def test_a_traced_segment_out_of_range_gives_nan():
+OF_SEGMENTS = {
+    "gspo_ratio": (LOG_PROB, OLD),
+    "gmpo_loss": (LOG_PROB, OLD, 1.0),
+    "importance_weights": (LOG_PROB - OLD, "sequence"),
+    "kl_shaped_rewards": (1.0, LOG_PROB, OLD, 0.1),
+    "vespo_weight": (LOG_PROB, OLD, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", OF_SEGMENTS)
+def test_a_traced_segment_out_of_range_gives_nan(name):
+    function = functools.partial(getattr(rlaxlib, name), *OF_SEGMENTS[name])
     for bad in (-1, SIZE):
         ids = IDS.copy()
         ids[0] = bad
-        ratio = jax.jit(lambda ids: rlaxlib.gspo_ratio(LOG_PROB, OLD, segment_ids=ids))(
-            ids
-        )
-        assert np.flatnonzero(np.isnan(ratio)).tolist() == [0]
+        found = jax.jit(lambda ids: function(segment_ids=ids))(ids)
+        assert np.flatnonzero(np.isnan(jax.tree.leaves(found)[0])).tolist() == [0]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

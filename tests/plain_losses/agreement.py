@@ -153,6 +153,7 @@ AGREEMENT = {
     # value_based.py
     "munchausen_iqn": EQUAL,
     "dqn_reg": EQUAL,
+    "branching_dqn": times(0.5, "squares without ½"),
     "mmd_dqn": EQUAL,
     "advantage_learning": EQUAL,
     "persistent_advantage_learning": cosine(0.998, "a scale of the larger advantage"),
@@ -239,6 +240,10 @@ AGREEMENT = {
     "tdmpc2_model": EQUAL,
     "tdmpc2_actor": EQUAL,
     "spr": cosine(0.956, "a mask that begins a step before the end"),
+    "bbf": gradient("squared distances of unit vectors, 2 more a step"),
+    "mrq_encoder": EQUAL,
+    "mrq_critic": EQUAL,
+    "mrq_actor": EQUAL,
     "sampled_muzero_policy": gradient("a density of actions after a tanh"),
     # plasticity.py
     "l2_init": EQUAL,

@@ -1,13 +1,22 @@
 """Losses of `recipes/planning.py` in plain `jax.numpy`."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from recipes import planning as recipes
 
+import rlaxlib
 from plain_losses.common import (
+    ACTION,
+    GAMMA,
+    IS_CUT,
+    IS_END,
+    IS_VALID,
     KEY,
+    ROLLOUTS,
+    A,
     B,
     Batch,
     Case,
@@ -15,6 +24,7 @@ from plain_losses.common import (
     F,
     M,
     T,
+    huber,
     integers,
     mean_and_stddev,
     normal,
@@ -22,6 +32,7 @@ from plain_losses.common import (
     seed,
     stop,
 )
+from plain_losses.value_based import categorical, weights, window
 
 seed(__name__)
 
@@ -160,7 +171,190 @@ def plain_sampled_muzero_policy(p, t):
     return jnp.mean(-jnp.sum(weights * jnp.stack(log_probs), axis=0))
 
 
+# --- BBF, of discrete actions. ---
+
+
+DISCRETE = SimpleNamespace(
+    encode=lambda w, s: jnp.tanh(s @ w["encode"]),
+    next=lambda w, z, a: jnp.tanh(
+        jnp.concatenate([z, jax.nn.one_hot(a, A)], axis=-1) @ w["next"]
+    ),
+    project=lambda w, z: z @ w["project"],
+    predict=lambda w, x: x @ w["predict"],
+    q=lambda w, s: (jnp.tanh(s @ w["encode"]) @ w["q"]).reshape(*s.shape[:-1], A, M),
+)
+DISCRETE_PARAMS = tuple(
+    {
+        "encode": normal(F, L),
+        "next": normal(L + A, L),
+        "project": normal(L, 4),
+        "predict": normal(4, 4),
+        "q": normal(L, A * M),
+    }
+    for _ in range(2)
+)
+
+
+def plain_bbf(p, t):
+    """google-research/google-research@1d4d2f1.
+
+    bigger_better_faster/bbf/agents/spr_agent.py: train and target_output. Windows end
+    where those of other recipes do, and `same_traj_mask` ends with them.
+    """
+    net, support, losses = DISCRETE, jnp.linspace(-2, 2, M), []
+    for i in range(B):
+        current_state, action, rewards, gamma_with_terminal, next_state = window(i)
+        q_values = jax.nn.softmax(net.q(p, next_state)) @ support
+        probabilities = jax.nn.softmax(net.q(t, next_state))
+        next_probabilities = probabilities[jnp.argmax(q_values)]
+        inputs = rewards, gamma_with_terminal, next_probabilities, support
+        target = stop(categorical(*inputs))
+        chosen_action_logits = net.q(p, current_state)[action]
+        dqn_loss = -jnp.sum(target * jax.nn.log_softmax(chosen_action_logits))
+
+        latent, same_traj_mask, spr_loss = net.encode(p, current_state), True, []
+        for k in range(T):
+            latent = net.next(p, latent, ROLLOUTS.a_tm1[i, k])
+            same_traj_mask &= bool(IS_VALID[i, k] and not IS_CUT[i, k] | IS_END[i, k])
+            spr_predictions = net.predict(p, net.project(p, latent))
+            spr_targets = stop(net.project(t, net.encode(t, ROLLOUTS.s_t[i, k])))
+            spr_predictions /= jnp.linalg.norm(spr_predictions)
+            spr_targets /= jnp.linalg.norm(spr_targets)
+            difference = jnp.sum((spr_predictions - spr_targets) ** 2)
+            spr_loss.append(difference * same_traj_mask)
+        losses.append(dqn_loss + 5 * jnp.mean(jnp.stack(spr_loss)))
+    return jnp.mean(weights(0.5, ROLLOUTS) * jnp.stack(losses))
+
+
+# --- MR.Q. ---
+
+
+class Represented(NamedTuple):
+    encoder: dict
+    actor: jax.Array
+    critic: jax.Array
+
+
+def joint(w, z, a):
+    return jnp.tanh(jnp.concatenate([z, a], axis=-1) @ w["joint"])
+
+
+def model(w, z, a):
+    dzr = joint(w, z, a) @ w["model"]
+    return dzr[..., 1 : L + 1], dzr[..., L + 1 :], dzr[..., 0]
+
+
+MRQ = SimpleNamespace(
+    encode=lambda w, s: jnp.tanh(s @ w["encode"]),
+    model=model,
+    joint=joint,
+    actor=lambda w, z: z @ w,
+    critic=lambda w, zsa: zsa @ w,
+)
+MRQ_PARAMS = tuple(
+    Represented(
+        {
+            "encode": normal(F, L),
+            "joint": normal(L + D, K),
+            "model": normal(K, 1 + L + M),
+        },
+        normal(L, D),
+        normal(K, 2),
+    )
+    for _ in range(2)
+)
+SYMEXP = rlaxlib.unbiased_transform_pair(-2.0, 2.0, M, rlaxlib.SYMLOG_PAIR)
+
+
+def two_hot(x):
+    """Return the encoding of one number, as TwoHot.transform."""
+    bins = jnp.linspace(-2, 2, M)
+    bins = jnp.sign(bins) * (jnp.exp(jnp.abs(bins)) - 1)
+    diff = x - bins
+    diff = diff - 1e8 * (jnp.sign(diff) - 1)
+    ind = jnp.argmin(diff)
+    lower, upper = bins[ind], bins[jnp.clip(ind + 1, 0, M - 1)]
+    weight = (x - lower) / (upper - lower)
+    return jnp.zeros(M).at[ind].set(1 - weight).at[ind + 1].set(weight)
+
+
+def plain_mrq_encoder(p, t):
+    """facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_encoder.
+
+    Its replay has no windows with a cut: here their steps before it count.
+    """
+    b, not_done = REWARDED, (REWARDED.discount_t > 0).astype(jnp.float32)
+    pred_zs = MRQ.encode(p.encoder, b.s_tm1[:, 0])
+    prev_not_done, encoder_loss = jnp.ones((B, 1)), 0.0
+    for i in range(T):
+        prev_not_done = prev_not_done * b.sample_mask[:, i, None]
+        pred_zs, pred_r, pred_d = MRQ.model(p.encoder, pred_zs, b.a_tm1[:, i])
+        target = stop(MRQ.encode(t.encoder, b.s_t[:, i]))
+        dyn_loss = jnp.mean((pred_zs - target) ** 2 * prev_not_done)
+        hot = jnp.stack([two_hot(x) for x in b.r_t[:, i]])
+        ce = -jnp.sum(hot * jax.nn.log_softmax(pred_r), axis=-1, keepdims=True)
+        reward_loss = jnp.mean(ce * prev_not_done)
+        error = pred_d[:, None] - (1.0 - not_done[:, i, None])
+        done_loss = jnp.mean(error**2 * prev_not_done)
+        encoder_loss += 1 * dyn_loss + 0.1 * reward_loss + 0.1 * done_loss
+        prev_not_done = not_done[:, i, None] * prev_not_done
+        prev_not_done = prev_not_done * ~b.truncated_t[:, i, None]
+    return encoder_loss
+
+
+def plain_mrq_critic(p, t):
+    """facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_rl, up to value_loss."""
+    b, reward_scale, target_reward_scale = ACTION, 0.5, 0.7
+    keys = jax.random.split(KEY, B)
+    noise = jnp.stack([jax.random.normal(key, (D,)) for key in keys])
+    next_zs = MRQ.encode(t.encoder, b.s_t)
+    noise = jnp.clip(0.2 * noise, -0.3, 0.3)
+    next_action = jnp.clip(jnp.tanh(MRQ.actor(t.actor, next_zs)) + noise, -1, 1)
+    next_zsa = MRQ.joint(t.encoder, next_zs, next_action)
+    q_target = jnp.min(MRQ.critic(t.critic, next_zsa), axis=1, keepdims=True)
+    q_target = b.discount_t[:, None] * q_target * target_reward_scale
+    q_target = (b.r_t[:, None] + q_target) / reward_scale
+    zs = MRQ.encode(p.encoder, b.s_tm1)
+    zsa = stop(MRQ.joint(p.encoder, zs, b.a_tm1))
+    return jnp.mean(huber(MRQ.critic(p.critic, zsa) - stop(q_target)))
+
+
+def plain_mrq_actor(p, t):
+    """facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_rl, from policy_action."""
+    zs = stop(MRQ.encode(p.encoder, ACTION.s_tm1))
+    pre_activ = MRQ.actor(p.actor, zs)
+    zsa = MRQ.joint(stop(p.encoder), zs, jnp.tanh(pre_activ))
+    q_policy = MRQ.critic(stop(p.critic), zsa)
+    return -jnp.mean(q_policy) + 0.1 * jnp.mean(pre_activ**2)
+
+
+REWARDED = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
+
+
 CASES = {
+    "bbf": Case(
+        of(recipes.bbf, DISCRETE, ROLLOUTS, 3, GAMMA, (-2.0, 2.0)),
+        plain_bbf,
+        DISCRETE_PARAMS,
+    ),
+    "mrq_encoder": Case(
+        of(recipes.mrq_encoder, MRQ, REWARDED, SYMEXP),
+        plain_mrq_encoder,
+        MRQ_PARAMS,
+        "actor critic",
+    ),
+    "mrq_critic": Case(
+        of(recipes.mrq_critic, MRQ, ACTION, KEY, 0.5, 0.7),
+        plain_mrq_critic,
+        MRQ_PARAMS,
+        "encoder actor",
+    ),
+    "mrq_actor": Case(
+        of(recipes.mrq_actor, MRQ, ACTION, 0.1),
+        plain_mrq_actor,
+        MRQ_PARAMS,
+        "encoder critic",
+    ),
     "tdmpc2_model": Case(
         of(recipes.tdmpc2_model, MODEL, SEQUENCES), plain_tdmpc2_model, PARAMS
     ),

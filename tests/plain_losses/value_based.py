@@ -34,6 +34,8 @@ from plain_losses.common import (
     fractions,
     huber,
     implicit,
+    integers,
+    linear,
     of,
     one_step,
     pick,
@@ -490,7 +492,48 @@ def plain_dqn_reg(p, t):
     return jnp.mean(huber(stop(target) - q)) + 0.1 * jnp.mean(q)
 
 
+PARTS = 2
+BRANCHED = ONE._replace(a_tm1=integers(A, B, PARTS))
+BRANCHES, BRANCHES_PARAMS = linear(1 + PARTS * A)
+
+
+def branches(w, s):
+    """Return a state value and the advantages of each part of an action."""
+    x = BRANCHES(w, s)
+    return x[:, 0], x[:, 1:].reshape(-1, PARTS, A)
+
+
+def plain_branching_dqn(p, t):
+    """atavakol/action-branching-agents@1e02601, agents/bdq/deepq/build_graph.py.
+
+    With models.py: "reduceLocalMean", target_version "mean", losses_version 2.
+    """
+
+    def q_func(w, s):
+        state_score, action_scores = branches(w, s)
+        return [
+            state_score[:, None] + x - jnp.mean(x, axis=1)[:, None]
+            for x in jnp.unstack(action_scores, axis=1)
+        ]
+
+    b, mean_next_q_values, stream_losses = BRANCHED, 0.0, []
+    q_t, q_tp1, selection_q_tp1 = q_func(p, b.s_tm1), q_func(t, b.s_t), q_func(p, b.s_t)
+    for dim in range(PARTS):
+        selected_a = jnp.argmax(selection_q_tp1[dim], axis=1)
+        mean_next_q_values += pick(q_tp1[dim], selected_a)
+    target_q_values = one_step(mean_next_q_values / PARTS, b)
+    for dim in range(PARTS):
+        dim_td_error = pick(q_t[dim], b.a_tm1[:, dim]) - stop(target_q_values)
+        stream_losses.append(jnp.mean(dim_td_error**2 * weights(0.4, b)))
+    return sum(stream_losses) / PARTS
+
+
 CASES = {
+    "branching_dqn": Case(
+        of(recipes.branching_dqn, branches, BRANCHED),
+        plain_branching_dqn,
+        BRANCHES_PARAMS,
+    ),
     "munchausen_iqn": Case(
         of(recipes.munchausen_iqn, implicit, ONE, KEY, 0.1, 0.9, 5),
         plain_munchausen_iqn,

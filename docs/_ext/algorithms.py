@@ -121,17 +121,6 @@ class Algorithm(NamedTuple):
         read = dict.fromkeys(re.findall(FIELD, self.code))
         return {name: known.get(name, "see above") for name in read}
 
-    @property
-    def batch(self):
-        """Return what the loss takes."""
-        if self.facts["actions"] == "tokens":
-            pairs = {"chosen", "rejected"} & self.fields.keys()
-            derived = "pairs of answers" if pairs else "answers"
-        else:
-            streams = {"truncated_t", "sample_mask"} & self.fields.keys()
-            derived = "streams" if streams else "transitions"
-        return self.facts.get("batch", derived)
-
 
 def _read(file):
     return (EXAMPLES / f"{file}.py").read_text("utf-8")

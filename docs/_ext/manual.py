@@ -65,10 +65,15 @@ def prepare_docstring(app, what, name, thing, options, lines):
 
 
 def widen_columns(app, doctree):
-    """Give the columns of a table equal widths on paper, where they hold names."""
+    """Give the columns of a table equal widths on paper, where they hold names.
+
+    Longer tables go on at the next page.
+    """
     for table in doctree.findall(nodes.table) if app.builder.format == "latex" else ():
         if len(list(table.findall(nodes.colspec))) <= 4:
             table["classes"] = ["colwidths-given"]
+        if len(list(table.findall(nodes.row))) > 12:
+            table["classes"].append("longtable")
 
 
 # --- Equations. ---
@@ -115,8 +120,8 @@ def keep_summary(app, doctree):
     """Keep the first sentence of a page, which the search shows below its title."""
     texts = (each.astext() for each in doctree.findall(nodes.paragraph))
     text = next((text for text in texts if not text.startswith("Topic: ")), "")
-    sentence = re.match(r"(.*?[.:])(?: |$)|.*", " ".join(text.split()))[0]
-    app.env.metadata[app.env.docname]["summary"] = sentence
+    sentence = re.match(r".*?(?<!\bDr)\.(?= |$)|.*", " ".join(text.split()))[0]
+    app.env.metadata[app.env.docname]["summary"] = sentence.rstrip(":")
 
 
 def prepare(app, page, template, context, doctree):

@@ -1,7 +1,8 @@
 // The sidebar shows the current page.
+const topOf = (element) => element.getBoundingClientRect().top;
 const here = document.querySelector(".sidebar-tree .current-page > a");
 for (const box of [here?.closest("ul"), here?.closest(".sidebar-scroll")])
-  if (box) box.scrollTop = here.offsetTop - box.offsetTop - box.clientHeight / 2;
+  if (box) box.scrollTop += topOf(here) - topOf(box) - box.clientHeight / 2;
 
 // Tables of the class "filter" have a box that filters rows, and headers that sort.
 const tables = [...document.querySelectorAll("table.filter")];

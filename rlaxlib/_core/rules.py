@@ -58,7 +58,7 @@ def check(
     if x is None or (mask is None and sample_mask is not None):
         return
     dtype = getattr(x, "dtype", cast(Any, type(x)))
-    for rule in spec.rules + ("narrow",) * is_wide(dtype, spec):
+    for rule in of(spec, dtype):
         is_wrong = _breaks(x, rule, sizes, given)
         if mask is not None:
             is_wrong = is_wrong & streams.of_steps(mask, is_wrong)
@@ -68,12 +68,14 @@ def check(
             raise problem(f"`{name}` is {_shown(first)}, must {must}")
 
 
-def is_wide(dtype: Any, spec: Spec) -> bool:
-    """Return whether integers have 64 bits: JAX narrows most to 32, and they wrap.
+def of(spec: Spec, dtype: Any) -> tuple[Interval | str, ...]:
+    """Return the rules of a spec for values of a dtype.
 
+    Integers of 64 bits have to be narrow, too: JAX cuts most to 32, and they wrap.
     A Python integer in place of a float becomes one.
     """
-    return dtype in (np.int64, np.uint64) or (dtype is int and not spec.is_float)
+    is_wide = dtype in (np.int64, np.uint64) or (dtype is int and not spec.is_float)
+    return spec.rules + ("narrow",) * is_wide
 
 
 def _breaks(
@@ -83,9 +85,10 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    near = _rounded(x)
     # A normaliser keeps the distance of a decay from 1, however small.
-    x_high = near if rule.high == np.inf else x
+    is_open = rule.high == np.inf and not rule.has_high
+    near = x if rule.has_low and not is_open else _rounded(x)
+    x_high = near if is_open else x
     is_above = low is None or (x >= low if rule.has_low else near > _rounded(low))
     is_below = high is None or (x_high <= high if rule.has_high else x_high < high)
     return np.logical_not(is_above & is_below)
@@ -93,10 +96,13 @@ def _breaks(
 
 def _rounded(x: Any) -> Any:
     """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
-    if x is None or np.result_type(x) != np.float64:
+    if x is None or (not isinstance(x, float) and np.result_type(x) != np.float64):
         return x
+    dtype = jax.dtypes.canonicalize_dtype(np.float64)
+    if isinstance(x, float) and (x == 0 or 1e-30 < abs(x) < 1e30):
+        return dtype.type(x)  # Neither 0 nor infinite; `errstate` takes microseconds.
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(x).astype(jax.dtypes.canonicalize_dtype(np.float64))[()]
+        return np.asarray(x).astype(dtype)[()]
 
 
 def _shown(x: Any) -> str:

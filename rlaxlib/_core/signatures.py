@@ -274,7 +274,7 @@ class Plan:
             kinds[place] = self._kind(path, spec)
             masked[place] = self._is_masked(spec, axes)
             _, dtype, is_host = types[place]
-            if is_host and (spec.rules or rules.is_wide(dtype, spec)):
+            if is_host and rules.of(spec, dtype):
                 ruled.append((path, place, spec, masked[place]))
         return Fitted(bound, Roles(tuple(kinds), tuple(masked), structure), ruled)
 

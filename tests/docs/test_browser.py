@@ -40,6 +40,10 @@ async function measure(page, width) {
   await drawn();
   const root = frame.contentDocument.documentElement;
   if (root.scrollWidth > width) problems.push(`${page} at ${width}: the page`);
+  const here = root.querySelector(".sidebar-tree .current-page > a");
+  const place = here?.getBoundingClientRect().top ?? 0;
+  if (width > 1000 && (place < 0 || place > 900))
+    problems.push(`${page}: the sidebar shows ${place}`);
   const tables = "table.functions, table.names";
   const boxes = width > 1000 ? ".table-wrapper, .highlight pre, math" : tables;
   for (const box of root.querySelectorAll(`article :is(${boxes})`)) {

@@ -39,20 +39,19 @@ def write(scores: Scores) -> None:
 
 
 def measured(scores: Scores) -> str:
-    """Return the tables of scores by tag and by experiment, and the cost."""
+    """Return the tables of scores by tag and by experiment, and the steps."""
     ours = {agent: values(runs) for agent, runs in scores.items()}
     pairs = [column for a in ours for column in (ours[a], PUBLISHED[a])]
     averages = [by_tag(column) if len(column) == 20 else {} for column in pairs]
     results = [result for runs in scores.values() for result in runs.values()]
-    hours = sum(result["seconds"] for result in results) / 3600
     steps = sum(result["steps"] for result in results) / 1e6
-    cost = f"Cost: {steps:.0f} million steps, {hours:.1f} hours of a process.\n"
+    total = f"All runs together have {steps:.0f} million steps.\n"
     tags = sorted(summary_analysis.ALL_TAGS)
     return "\n".join(
         [
             table("tag", tags, averages),
             table("experiment", list(PUBLISHED["dqn"]), pairs),
-            cost,
+            total,
         ]
     )
 

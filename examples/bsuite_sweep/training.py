@@ -30,9 +30,9 @@ PERIODS = {  # Steps between updates of DQN and bootstrapped DQN, by the first w
     "catch": (1, 16),
     "discounting": (1, 16),
     "memory": (1, 64),
-    "umbrella": (1, 32),
-    "cartpole": (4, 256),
-    "mountain": (4, 256),
+    "umbrella": (1, 16),
+    "cartpole": (4, 16),
+    "mountain": (4, 16),
 }
 
 

@@ -195,8 +195,9 @@ def test_step_of_trpo():
     expected = Q_PARAMS[0] + (stepdir / lm).reshape(Q_PARAMS[0].shape)
     assert mean_kl(expected) <= 1.5 * max_kl
     assert mean_ratio(expected, ADV) > mean_ratio(Q_PARAMS[0], ADV)
-    found, _ = constraints.trpo(Q_PARAMS[0], Q, NEAR, ADV, max_kl)
+    found, outputs = constraints.trpo(Q_PARAMS[0], Q, NEAR, ADV, max_kl)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(outputs.kl, mean_kl(found), rtol=1e-3)
 
 
 @pytest.mark.parametrize("c", [-1.0, -0.01, 0.005, 1.0])

@@ -12,6 +12,7 @@ LOGITS = (
     "action_logits",
     "logits",
     "logits_t",
+    "mu_logits",
     "mu_logits_t",
     "p_logits",
     "pi_logits_t",
@@ -22,6 +23,8 @@ LOGITS = (
     "target_logits",
     "teacher_logits",
 )
+# Logits of atoms, which no mask rules out.
+OF_ATOMS = ("q_logits_t", "q_logits_tm1", "v_logits_t", "v_logits_tm1")
 # Other arguments whose softmax a function takes, for which -inf marks illegal actions.
 VALUES = {
     "discrete_cql_loss": ("q",),
@@ -173,6 +176,14 @@ def fits(row, kept):
     """Return whether a function has settings for so few actions."""
     size = row.inputs(1)[masked_names(row)[0]].shape[-1]
     return kept < size and row.settings.get("top_k", 0) < kept
+
+
+def test_all_arguments_of_logits_are_masked():
+    names = {name for row in contract.collect() for name in row.specs}
+    assert {x for x in names if x.endswith(("logits", "logits_t", "logits_tm1"))} == {
+        *LOGITS,
+        *OF_ATOMS,
+    }
 
 
 @each(contract.covering_third(ALIKE, "masked logits"))

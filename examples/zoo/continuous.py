@@ -505,7 +505,7 @@ ENTRIES = {
         ),
     ),
     "mpo": two_faults("mpo", mpo_agent()),
-    "crossq": two_faults(
+    "crossq": entry(
         "crossq_critic", successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
     ),
     "droq": DROQ,

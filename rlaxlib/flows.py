@@ -1,6 +1,7 @@
 """Flow matching and diffusion: samples to train on, schedules and reverse steps.
 
-- Flow matching: `flow_matching_sample`, `flow_matching_loss`.
+- Flow matching: `flow_matching_sample`, `flow_matching_loss`; `flow_sde_step` samples
+  actions with a density.
 - Diffusion (DDPM): `diffusion_noise`, `diffusion_reverse_step`, and the schedules
   `cosine_noise_schedule` and `linear_noise_schedule`.
 
@@ -28,11 +29,13 @@ from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key, Static
 __all__ = [
     "DiffusionSample",
     "FlowSample",
+    "FlowStep",
     "cosine_noise_schedule",
     "diffusion_noise",
     "diffusion_reverse_step",
     "flow_matching_loss",
     "flow_matching_sample",
+    "flow_sde_step",
     "linear_noise_schedule",
 ]
 
@@ -51,6 +54,18 @@ class FlowSample(NamedTuple):
     x: Array
     t: Array
     velocity: Array
+
+
+class FlowStep(NamedTuple):
+    """The Gaussian of the next point of a flow with noise.
+
+    Attributes:
+        mean: Mean of the next point, shape `[D]`.
+        stddev: Standard deviation of each of its dimensions, at least 0, shape `[]`.
+    """
+
+    mean: Array
+    stddev: Array
 
 
 class DiffusionSample(NamedTuple):
@@ -158,6 +173,65 @@ def flow_matching_loss(
     """
     targets = stop_if(stop_target_gradients, targets)
     return jnp.sum(jnp.square(predictions - targets), axis=-1)
+
+
+@checked
+def flow_sde_step(
+    x: Float[ArrayLike, "D"],
+    velocity: Float[ArrayLike, "D"],
+    t: Float[ArrayLike, "in [0, 1)"],
+    next_t: Float[ArrayLike, "in (t, 1]"],
+    noise_level: Float[ArrayLike, "in [0, inf)"] = 0.7,
+) -> FlowStep:
+    """Compute the Gaussian of one step of a flow with noise (Flow-GRPO).
+
+    Takes a point of the flow and its velocity, returns mean and standard deviation of
+    the next point.
+
+    ::
+
+        x' ~ Normal(m, σ² (t' - t) I),   σ = a √((1 - t)/s)
+        m = x + (v + a²/(2 s) (t v - x)) (t' - t)
+        s = t, or t' where t = 0
+
+    Noise gives a flow policy a density, so that its steps can be actions of a policy
+    gradient. The points have the same distribution at each time as those of the flow:
+    the drift is corrected by :math:`σ²/2` times the score, which is
+    :math:`(t v - x)/(1 - t)`. With a noise level of 0 the mean is a step of Euler's
+    method. In the paper time runs from data to noise, and :math:`s = t`, which is 0 in
+    the first step; the authors' code has :math:`t'` there.
+
+    Sample a step by `mean + stddev * jax.random.normal(key, mean.shape)`. Its
+    log-density is `gaussian_diagonal().logprob(next_x, mean, stddev)`, of which the
+    authors take the mean over dimensions, not the sum.
+
+    Args:
+        x: Point :math:`x` of the flow, shape `[D]`.
+        velocity: Velocity :math:`v` that the network predicts there, shape `[D]`.
+        t: Time :math:`t`, in [0, 1), 0 for noise, shape `[]`.
+        next_t: Next time :math:`t'`, in (`t`, 1], shape `[]`.
+        noise_level: Noise level :math:`a`, in [0, inf), shape `[]`.
+
+    Returns:
+        Mean :math:`m` and standard deviation :math:`σ √(t' - t)`, a `FlowStep`.
+
+    Raises:
+        ArgumentError: If a shape, dtype or concrete value is wrong.
+
+    Example:
+        >>> x, velocity = jnp.array([2.0]), jnp.array([1.0])
+        >>> mean, stddev = rlaxlib.flow_sde_step(x, velocity, 0.5, 0.75, 1.0)
+        >>> print(mean, stddev)
+        [1.875] 0.5
+
+    References:
+        Jie Liu and others, *Flow-GRPO: Training Flow Matching Models via Online RL*,
+        2025. https://arxiv.org/abs/2505.05470
+    """
+    step, start = next_t - t, jnp.where(t > 0, t, next_t)
+    correction = jnp.square(noise_level) / (2 * start) * (t * velocity - x)
+    mean = x + (velocity + correction) * step
+    return FlowStep(mean, noise_level * sqrt((1 - t) / start * step))
 
 
 # --- Diffusion. ---

@@ -228,6 +228,7 @@ def test_arguments_have_the_order_of_time(ours):
 
 # Quantities of the next step, or of functions that stand beside those of rlax.
 OF_ONE_TIME = {
+    "flow_sde_step": "the next time of a flow",
     "invert_gradients": "beside `dpg_loss`",
     "td3_target_action": "the next action",
     "tqc_targets": "the next values",

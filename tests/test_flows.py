@@ -60,6 +60,40 @@ def test_the_mean_velocity_minimises_the_loss_and_transports_noise_to_data():
     assert loss(0.0) < min(loss(0.2), loss(-0.2))
 
 
+def transported(noise_level, steps=200):
+    """Return samples of a flow to a Gaussian of mean 3 and deviation 0.5."""
+    m, s = 3.0, 0.5
+    times = jnp.arange(steps + 1) / steps
+
+    def step(x, inputs):
+        key, t, next_t = inputs
+        variance = (1 - t) ** 2 + t**2 * s**2
+        velocity = m + (t * s**2 - (1 - t)) / variance * (x - t * m)
+        step = jax.vmap(rlaxlib.flow_sde_step, (0, 0, None, None, None))
+        mean, stddev = step(x, velocity, t, next_t, noise_level)
+        noise = stddev[:, None] * jax.random.normal(key, x.shape)
+        return mean + noise, None
+
+    keys = jax.random.split(jax.random.key(2), steps)
+    start = jax.random.normal(jax.random.key(1), (4000, 1))
+    return jax.lax.scan(step, start, (keys, times[:-1], times[1:]))[0]
+
+
+def test_noise_in_the_steps_of_a_flow_keeps_the_distribution():
+    x, without = (np.asarray(transported(level))[:, 0] for level in (0.7, 0.0))
+    for each in (x, without):
+        close([np.mean(each), np.std(each)], [3.0, 0.5], atol=0.05)
+    assert np.corrcoef(x, without)[0, 1] < 0.5
+
+
+def test_a_step_of_a_flow_without_noise_is_one_of_eulers_method():
+    x, velocity = jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])
+    for t in (0.0, 0.25):
+        mean, stddev = rlaxlib.flow_sde_step(x, velocity, t, 1.0, noise_level=0.0)
+        close(mean, x + velocity * (1.0 - t))
+        assert stddev == 0
+
+
 # --- Diffusion. ---
 
 

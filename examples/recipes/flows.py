@@ -1,16 +1,22 @@
-"""Losses of flow and diffusion policies: FQL, diffusion policy, IDQL, QSM, FPO, DPPO.
+"""Losses of flow and diffusion policies: FQL, Q-chunking, diffusion policies, IDQL.
 
+And Diffusion-QL and QSM; FPO, Flow-GRPO, DiffusionNFT and DPPO on-policy.
 `apply(params, s, x, t)` returns the velocity or the noise of an action `x`, [B, D], at
 time or step `t`, [B]. A batch of B transitions has the fields
 
     s_tm1    observations, [B, ...],
     a_tm1    actions in [-1, 1], [B, D].
+
+A loss of critics has those of `offline.py` too. A batch of streams is that of
+`value_based.py`, which must be in the same package.
 """
 
 import jax
 import jax.numpy as jnp
 
 import rlaxlib
+
+from .value_based import n_step_batch  # noqa: TID252 - Any package.
 
 # --- Flows. ---
 
@@ -39,6 +45,14 @@ def flow_action(params, apply, s, noise, num_steps=10):
     return jax.lax.scan(step, noise, jnp.arange(num_steps) / num_steps)[0]
 
 
+def td_errors(params, target_params, apply, batch, a_t, take_min=False):
+    """Return the errors of critics, [B, N], for one target: their mean or minimum."""
+    q_t = apply(target_params, batch.s_t, a_t)
+    v_t = jnp.min(q_t, axis=-1) if take_min else jnp.mean(q_t, axis=-1)
+    target = jax.lax.stop_gradient(batch.r_t + batch.discount_t * v_t)
+    return apply(params, batch.s_tm1, batch.a_tm1) - target[:, None]
+
+
 def fql_critic(params, target_params, apply, batch, key, actor, take_min=False):
     """FQL, critics: one-step TD learning at the actions of the one-step policy.
 
@@ -51,11 +65,8 @@ def fql_critic(params, target_params, apply, batch, key, actor, take_min=False):
     """
     noise = jax.random.normal(key, batch.a_tm1.shape)
     a_t = jnp.clip(actor(batch.s_t, noise), -1, 1)
-    q_t = apply(target_params, batch.s_t, a_t)
-    v_t = jnp.min(q_t, axis=-1) if take_min else jnp.mean(q_t, axis=-1)
-    target = jax.lax.stop_gradient(batch.r_t + batch.discount_t * v_t)
-    q_tm1 = apply(params, batch.s_tm1, batch.a_tm1)
-    return jnp.mean(jnp.square(q_tm1 - target[:, None]))
+    inputs = params, target_params, apply, batch, a_t, take_min
+    return jnp.mean(jnp.square(td_errors(*inputs)))
 
 
 def fql_actor(params, flow_params, apply, batch, key, actor, critic, weight=10.0):
@@ -109,6 +120,141 @@ def fpo(params, apply, batch, key, adv_t, old_losses, epsilon=0.05):
     losses = fpo_losses(params, apply, batch, key)
     loss, _ = rlaxlib.ppo_clip_loss(-losses, -old_losses, adv_t, epsilon)
     return jnp.mean(loss)
+
+
+def flow_sde_steps(params, apply, batch, noise_level=0.7):
+    """Return mean and stddev of all steps of a batch, and their log-densities, [K, B].
+
+    A log-density is a mean over the dimensions of actions, as in the code.
+    """
+
+    def step(x, next_x, t, next_t):
+        velocity = apply(params, batch.s_tm1, x, jnp.full(len(x), t))
+        step = jax.vmap(rlaxlib.flow_sde_step, (0, 0, None, None, None))
+        mean, stddev = step(x, velocity, t, next_t, noise_level)
+        log_prob = jax.vmap(rlaxlib.gaussian_diagonal().logprob)(next_x, mean, stddev)
+        return mean, stddev, log_prob / mean.shape[-1]
+
+    x, times = batch.x, batch.times
+    return jax.vmap(step)(x[:-1], x[1:], times[:-1], times[1:])
+
+
+def flow_grpo(
+    params,
+    ref_params,
+    apply,
+    batch,
+    adv_t,
+    noise_level=0.7,
+    epsilon=1e-4,
+    kl_cost=0.04,
+    max_adv=5.0,
+):
+    """Flow-GRPO: each step of a flow with noise is an action of GRPO.
+
+    The batch has the points of all steps, `x`, [K+1, B, D], their times from 0 to 1,
+    `times`, [K+1], and the log-densities of `flow_sde_steps` when they were sampled,
+    `old_log_prob`, [K, B]. `adv_t` are those of `group_advantages`. Liu et al., 2025,
+    https://arxiv.org/abs/2505.05470. Source: github.com/yifan123/flow_grpo@ac4c86e,
+    scripts/train_sd3.py and flow_grpo/diffusers_patch/sd3_sde_with_logprob.py, the same
+    loss, whose KL lacks a division by the time of a step. Usual: 10 steps of which the
+    last is left out, 24 actions of each of 48 states, the standard deviation of the
+    whole batch, clip 1e-4 for images, KL cost 0.04, AdamW 3e-4.
+    """
+    mean, stddev, log_prob = flow_sde_steps(params, apply, batch, noise_level)
+    reference = flow_sde_steps(ref_params, apply, batch, noise_level)[0]
+    surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, None, None))
+    adv_t = jnp.clip(adv_t, -max_adv, max_adv)
+    loss, _ = surrogate(log_prob, batch.old_log_prob, adv_t, epsilon)
+    change = jnp.square(mean - jax.lax.stop_gradient(reference))
+    variance = stddev**2 / jnp.diff(batch.times)[:, None]
+    kl = jnp.mean(change, axis=-1) / (2 * variance)
+    return jnp.mean(loss + kl_cost * kl)
+
+
+def diffusion_nft(
+    params, old_params, apply, batch, key, adv_t, beta=1.0, max_adv=5.0, least=1e-5
+):
+    """DiffusionNFT: flow matching of good actions, and of bad ones with turned sign.
+
+    `old_params` are those of the policy that acted, or an average of past ones, and
+    `adv_t` those of `group_advantages`. Zheng et al., 2025,
+    https://arxiv.org/abs/2509.16117. Source: github.com/NVlabs/DiffusionNFT@24af555,
+    scripts/train_nft_sd3.py, the same loss, but for the times, those of the sampler's
+    steps there, and for 1e-4 times the squared distance from the first network's
+    velocities. Usual: beta 1 or 0.1, groups of 24, AdamW 3e-4, `old_params` averaged
+    with a decay that rises from 0 to 0.5, or later to 0.999.
+    """
+    keys = jax.random.split(key, len(batch.a_tm1))
+    x, t, _ = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
+    new = apply(params, batch.s_tm1, x, t)
+    old = jax.lax.stop_gradient(apply(old_params, batch.s_tm1, x, t))
+
+    def loss(velocity):
+        error = x + (1 - t)[:, None] * velocity - batch.a_tm1
+        size = jnp.maximum(jnp.mean(jnp.abs(error), axis=-1), least)
+        return jnp.mean(jnp.square(error), axis=-1) / jax.lax.stop_gradient(size)
+
+    positive, negative = (loss(old + sign * beta * (new - old)) for sign in (1, -1))
+    share = jnp.clip(adv_t / max_adv, -1, 1) / 2 + 0.5
+    return jnp.mean(share * positive + (1 - share) * negative) * max_adv / beta
+
+
+# --- Q-chunking: an action is a chunk of h actions, of h·D dimensions. ---
+
+
+def chunks(streams):
+    """Return streams of h steps as transitions, whose action is that of all steps.
+
+    Steps after the end of an episode are ignored.
+    """
+    ended = ((streams.discount_t == 0) | streams.truncated_t).astype(int)
+    mask = jnp.cumsum(ended, axis=1) - ended == 0
+    a_tm1 = streams.a_tm1.reshape(len(ended), -1)
+    return n_step_batch(streams)._replace(a_tm1=a_tm1, sample_mask=mask)
+
+
+def qc_flow(params, apply, batch, key):
+    """QC and QC-FQL, behaviour policy: flow matching of chunks, up to the end.
+
+    The batch is that of `chunks`. Li et al., 2025, https://arxiv.org/abs/2507.07969.
+    Source: github.com/ColinQiyangLi/qc@48283b4, agents/acfql.py, the same loss. Usual:
+    chunks of 5 actions, 10 steps of Euler's method, Adam 3e-4, batch 256.
+    """
+    keys = jax.random.split(key, len(batch.a_tm1))
+    x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
+    shape = *batch.sample_mask.shape, -1
+    prediction = apply(params, batch.s_tm1, x, t).reshape(shape)
+    inputs = prediction, velocity.reshape(shape)
+    loss = rlaxlib.flow_matching_loss(*inputs, sample_mask=batch.sample_mask)
+    return jnp.mean(loss) / prediction.shape[-1]
+
+
+def qc_actions(params, apply, s, key, size, critic, num_samples=32):
+    """QC: return the best of N chunks of the behaviour policy, [B, h·D].
+
+    `critic(s, a)` returns the mean of the online critics, [B].
+    """
+    noise = jax.random.normal(key, (num_samples, len(s), size))
+    a = jax.vmap(flow_action, (None, None, None, 0))(params, apply, s, noise)
+    a = jnp.clip(a, -1, 1)
+    return jax.vmap(idql_action, 1)(jax.vmap(critic, (None, 0))(s, a), a)
+
+
+def qc_critic(params, target_params, apply, batch, key, actor, take_min=False):
+    """QC and QC-FQL, critics: TD learning of chunks, with the rewards of all steps.
+
+    The batch is that of `chunks`; a chunk that an end cuts short is left out.
+    `apply(params, s, a)` returns the values of two critics, [B, 2], and `actor(s, key)`
+    chunks within [-1, 1]: `qc_actions` for QC, the one-step policy of `fql_actor` for
+    QC-FQL, whose weight is 100. Li et al., 2025, https://arxiv.org/abs/2507.07969.
+    Source: github.com/ColinQiyangLi/qc@48283b4, agents/acfql.py, the same loss. Usual:
+    chunks of 5 actions, 32 samples, the mean of two critics, discount 0.99, LayerNorm,
+    Adam 3e-4, batch 256, target critics updated at a rate of 0.005.
+    """
+    a_t = actor(batch.s_t, key)
+    errors = td_errors(params, target_params, apply, batch, a_t, take_min)
+    return jnp.mean(jnp.where(batch.sample_mask[:, -1:], jnp.square(errors), 0.0))
 
 
 # --- Diffusion. ---
@@ -209,6 +355,44 @@ def idql_action(q_samples, a_samples):
     averaged at a rate of 0.001.
     """
     return a_samples[jnp.argmax(q_samples)]
+
+
+def diffusion_ql_critic(params, target_params, apply, batch, key, actor):
+    """Diffusion-QL, critics: TD learning at actions of the diffusion policy.
+
+    `apply(params, s, a)` returns the values of two critics, [B, 2], and `actor(s, key)`
+    actions of the policy's average parameters, by `diffusion_action`. Wang et al.,
+    2022, https://arxiv.org/abs/2208.06193. Source:
+    github.com/Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c,
+    agents/ql_diffusion.py, the same loss; for mazes each critic has the largest of 10
+    actions there (max_q_backup). Usual: discount 0.99, Adam 3e-4, batch 256, gradients
+    clipped to a norm of 1 to 10, target critics updated at a rate of 0.005, the average
+    at one of 0.005 every 5 updates.
+    """
+    a_t = actor(batch.s_t, key)
+    errors = td_errors(params, target_params, apply, batch, a_t, take_min=True)
+    return jnp.mean(jnp.sum(jnp.square(errors), axis=-1))
+
+
+def diffusion_ql_actor(params, apply, batch, key, critic, eta=1.0, num_steps=5):
+    """Diffusion-QL, actor: `diffusion_bc`, and the value of its actions.
+
+    The gradient of one critic, taken at random, flows through all steps of the reverse
+    process; the mean size of the other divides it. `critic(s, a)` returns both, [B, 2].
+    Wang et al., 2022, https://arxiv.org/abs/2208.06193. Source:
+    github.com/Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c,
+    agents/ql_diffusion.py, the same loss. Usual: 5 steps of `vp_noise_schedule`, eta 1
+    for locomotion, 0.5 to 4.5 for mazes, 0.005 to 0.15 for Adroit and kitchen; acts by
+    one of 50 samples, by a softmax of the smaller value.
+    """
+    bc_key, act_key, key = jax.random.split(key, 3)
+    schedule = num_steps, vp_noise_schedule
+    loss = diffusion_bc(params, apply, batch, bc_key, *schedule)
+    inputs = params, apply, batch.s_tm1, act_key, batch.a_tm1.shape[-1]
+    a = jnp.clip(diffusion_action(*inputs, *schedule), -1, 1)
+    q = jax.random.permutation(key, critic(batch.s_tm1, a), axis=1)
+    size = jax.lax.stop_gradient(jnp.mean(jnp.abs(q[:, 1])))
+    return loss - eta * jnp.mean(q[:, 0]) / size
 
 
 def qsm(params, apply, batch, key, critic, scale=50.0, num_steps=5):

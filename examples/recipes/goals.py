@@ -1,4 +1,4 @@
-"""Losses of goal-conditioned RL: HER, contrastive RL, GCIVL and HIQL, QRL.
+"""Losses of goal-conditioned RL: HER, contrastive RL, GCBC, GCIVL, HIQL, GCIQL, QRL.
 
 A batch of B transitions has the fields
 
@@ -12,8 +12,8 @@ and where `s_tm1` is the goal for losses of state values, as in OGBench. With `s
 state value of a goal would be lower than its neighbours'.
 
 Goals are sampled from one stream, [T, ...], with the masks of `value_based.py`, which
-must be in the same package, as `continuous.py`. Its discounts are 0 where an episode
-ends.
+must be in the same package, as `continuous.py` and `offline.py`. Its discounts are 0
+where an episode ends.
 """
 
 import jax
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import rlaxlib
 
 from .continuous import sample_tanh_normal  # noqa: TID252 - Any package.
+from .offline import iql_critic, iql_value, smallest_q  # noqa: TID252 - Any package.
 from .value_based import masks  # noqa: TID252 - Any package.
 
 
@@ -81,6 +82,17 @@ def contrastive_actor(params, apply, batch, key, critic, temperature):
     return jnp.mean(temperature * log_prob - q)
 
 
+def gcbc(params, log_prob, batch):
+    """GCBC, goal-conditioned behaviour cloning: the data's actions, given later states.
+
+    `log_prob(params, s, goal, a)` returns log-probabilities, [B]. Ghosh et al., 2019,
+    https://arxiv.org/abs/1912.06088. Source: github.com/seohongpark/ogbench@1d41409,
+    impls/agents/gcbc.py, by others, the same loss. Usual: Gaussians of standard
+    deviation 1, goals of the same episode, uniformly, Adam 3e-4, batch 1024.
+    """
+    return -jnp.mean(log_prob(params, batch.s_tm1, batch.goal, batch.a_tm1))
+
+
 def gcivl_value(params, target_params, apply, batch, expectile=0.9):
     """GCIVL and HIQL, values: an expectile of the targets, without actions.
 
@@ -116,6 +128,44 @@ def gcivl_actor(params, log_prob, batch, value, temperature=0.1, max_weight=100.
     log_prob = log_prob(params, batch.s_tm1, batch.goal, batch.a_tm1)
     inputs = log_prob, v_t - v_tm1, temperature, max_weight
     return jnp.mean(rlaxlib.advantage_weighted_loss(*inputs))
+
+
+def with_goal(batch):
+    """Return the batch with its goals beside the observations, as a pair."""
+    s_tm1, s_t = ((s, batch.goal) for s in (batch.s_tm1, batch.s_t))
+    return batch._replace(s_tm1=s_tm1, s_t=s_t)
+
+
+def gciql_values(params, target_params, apply, batch, expectile=0.9):
+    """GCIQL, state values and critics: those of IQL, given the goal.
+
+    `apply` is that of `offline.py`, with a pair of observation and goal as `s`. Park et
+    al., 2024, https://arxiv.org/abs/2410.20092. Source:
+    github.com/seohongpark/ogbench@1d41409, impls/agents/gciql.py, the same losses.
+    Usual: expectile 0.9, 2 critics, LayerNorm, the rest as for `gcivl_value`.
+    """
+    batch = with_goal(batch)
+    value = iql_value(params, target_params, apply, batch, expectile)
+    return value + 2 * iql_critic(params, apply, batch)
+
+
+def gciql_actor(params, apply, batch, alpha=0.3):
+    """GCIQL, actor: the value relative to its size, and the data's actions (DDPG+BC).
+
+    `apply.actor` returns the mean of a Gaussian of standard deviation 1. For discrete
+    actions the code has AWR: `iql_actor(params, params, apply, with_goal(batch))`. Park
+    et al., 2024, https://arxiv.org/abs/2410.20092. Source:
+    github.com/seohongpark/ogbench@1d41409, impls/agents/gciql.py, the same loss. Usual:
+    alpha 0.003 for the point in mazes, 0.1 to 0.3 for other locomotion, 1 for
+    manipulation, and 0.01 to 0.03 for noisy data, goals of the same episode, uniformly,
+    Adam 3e-4.
+    """
+    batch = with_goal(batch)
+    mean = apply.actor(params.actor, batch.s_tm1)
+    q = smallest_q(params, apply, batch.s_tm1, jnp.clip(mean, -1, 1))
+    size = jax.lax.stop_gradient(jnp.mean(jnp.abs(q))) + 1e-6
+    log_prob = rlaxlib.gaussian_diagonal(1.0).logprob(batch.a_tm1, mean)
+    return jnp.mean(-q / size - alpha * log_prob)
 
 
 def hiql_actor(params, apply, batch, value, temperature=1 / 3):

@@ -405,6 +405,125 @@ def discrete_bcq(params, target_params, apply, batch, threshold=0.3, cost=0.01):
     return jnp.mean(loss) + cost * jnp.mean(logits**2)
 
 
+# --- Close to a generative model of the data's actions: BCQ, BEAR. ---
+
+
+def vae_loss(params, apply, batch, key, kl_cost=0.5):
+    """BCQ and BEAR, model of the data's actions: a conditional VAE.
+
+    `apply.encode(params.vae, s, a)` returns mean and standard deviation of latents,
+    twice as many as dimensions of actions, and `apply.decode(params.vae, s, z)` actions
+    before the tanh. The losses of actors and critics have no gradient for the model.
+    Fujimoto et al., 2018, https://arxiv.org/abs/1812.02900. Source:
+    github.com/sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py, the same loss. Usual: latents
+    with standard deviations of at least exp(-4), Adam 1e-3.
+    """
+    mean, stddev = apply.encode(params.vae, batch.s_tm1, batch.a_tm1)
+    z = mean + stddev * jax.random.normal(key, mean.shape)
+    a = jnp.tanh(apply.decode(params.vae, batch.s_tm1, z))
+    kl = rlaxlib.gaussian_diagonal().kl_to_standard_normal(mean, stddev)
+    error = jnp.mean(jnp.square(a - batch.a_tm1))
+    return error + kl_cost * jnp.mean(kl) / mean.shape[-1]
+
+
+def vae_actions(params, apply, s, key, num_dims, num_samples=10):
+    """Return likely actions of the data before the tanh, [N, B, D]: |z| ≤ 0.5."""
+    z = jax.random.normal(key, (num_samples, len(s), 2 * num_dims))
+    decode = jax.vmap(apply.decode, (None, None, 0))
+    return decode(jax.lax.stop_gradient(params.vae), s, jnp.clip(z, -0.5, 0.5))
+
+
+def best_value(params, apply, s, a, mix=0.75):
+    """Return the value of the best of several actions, [N, B, D]; of BCQ and BEAR."""
+    q = jax.vmap(apply.critic, (None, None, 0))(params.critic, s, a)
+    value = jax.vmap(jax.vmap(rlaxlib.ensemble_value, (0, None, None)), (0, None, None))
+    return jnp.max(value(q, "min_max_mix", mix), axis=0)
+
+
+def perturbed(params, apply, s, a, phi=0.05):
+    """BCQ: return actions, [N, B, D], that the actor moves by at most `phi`."""
+    change = jax.vmap(apply.actor, (None, None, 0))(params.actor, s, a)
+    return jnp.clip(a + phi * change, -1, 1)
+
+
+def bcq_critic(
+    params, target_params, apply, batch, key, num_samples=10, phi=0.05, mix=0.75
+):
+    """BCQ, critics: the best of several likely actions of the data in the target.
+
+    `apply.actor` takes an observation and an action, and returns a change within
+    [-1, 1] of it. Fujimoto et al., 2018, https://arxiv.org/abs/1812.02900. Source:
+    github.com/sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py, twice this loss. Usual: 10
+    samples, 0.75 of the minimum and 0.25 of the maximum of two critics, phi 0.05, Adam
+    1e-3, batch 100, target networks updated at a rate of 0.005; acts by the first
+    critic's best of 100 samples.
+    """
+    size = batch.a_tm1.shape[-1]
+    a_t = jnp.tanh(vae_actions(params, apply, batch.s_t, key, size, num_samples))
+    a_t = perturbed(target_params, apply, batch.s_t, a_t, phi)
+    v_t = best_value(target_params, apply, batch.s_t, a_t, mix)
+    target = batch.r_t + batch.discount_t * v_t
+    return critics_loss(params, apply, batch, target)
+
+
+def bcq_actor(params, apply, batch, key, phi=0.05):
+    """BCQ, actor: raises the first critic's value of a likely action of the data.
+
+    Fujimoto et al., 2018, https://arxiv.org/abs/1812.02900. Source:
+    github.com/sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py, the same loss. Usual: phi
+    0.05, Adam 1e-3.
+    """
+    size = batch.a_tm1.shape[-1]
+    a = jnp.tanh(vae_actions(params, apply, batch.s_tm1, key, size, 1))
+    a = perturbed(params, apply, batch.s_tm1, a, phi)[0]
+    critic = jax.lax.stop_gradient(params.critic)
+    return -jnp.mean(apply.critic(critic, batch.s_tm1, a)[:, 0])
+
+
+def bear_critic(params, target_params, apply, batch, key, num_samples=10, mix=0.75):
+    """BEAR, critics: those of BCQ, with actions of the target policy.
+
+    Kumar et al., 2019, https://arxiv.org/abs/1906.00949. Source:
+    github.com/aviralkumar2907/BEAR@f2e31c1, algos.py, twice this loss. Usual: 10
+    samples, 0.75 of the minimum and 0.25 of the maximum of two critics, Adam 1e-3,
+    batch 100, target networks updated at a rate of 0.005; acts by the first critic's
+    best of 10 samples.
+    """
+    keys = jax.random.split(key, num_samples)
+    policy = apply.actor(target_params.actor, batch.s_t)
+    a_t, _ = jax.vmap(sample_tanh_normal, (0, None, None))(keys, *policy)
+    v_t = best_value(target_params, apply, batch.s_t, a_t, mix)
+    target = batch.r_t + batch.discount_t * v_t
+    return critics_loss(params, apply, batch, target)
+
+
+def bear_actor(
+    params, apply, batch, key, threshold=0.05, bandwidth=40.0, num_samples=10
+):
+    """BEAR, actor and dual: the value, while the policy stays in the data's support.
+
+    The MMD is between actions before the tanh, of the policy and of the model of the
+    data; `params.duals` is the logarithm of its weight. Kumar et al., 2019,
+    https://arxiv.org/abs/1906.00949. Source: github.com/aviralkumar2907/BEAR@f2e31c1,
+    algos.py, both losses, with mode "auto", a Laplacian kernel and without the ensemble
+    variance. Usual: threshold 0.05, 10 samples, a bandwidth (mmd_sigma) of 20 or 10,
+    which is 40 or 20 here, the logarithm of the weight within [-5, 10], Adam 1e-3; no
+    value in the loss in the first 20 epochs, of 5,000 updates.
+    """
+    data_key, key = jax.random.split(key)
+    size = batch.a_tm1.shape[-1]
+    x = vae_actions(params, apply, batch.s_tm1, data_key, size, num_samples)
+    mean, stddev = apply.actor(params.actor, batch.s_tm1)
+    a = mean + stddev * jnp.clip(jax.random.normal(key, x.shape), -0.5, 0.5)
+    distance = jax.vmap(rlaxlib.maximum_mean_discrepancy, (1, 1, None, None))
+    distance = jnp.sqrt(distance(a, x, "laplacian", bandwidth) + 1e-6)
+    bound = rlaxlib.LagrangePenalty(params.duals, threshold)
+    penalty, dual_loss, _ = rlaxlib.kl_constraint_loss(distance, bound, jnp.exp)
+    critic = jax.lax.stop_gradient(params.critic)
+    q = jax.vmap(apply.critic, (None, None, 0))(critic, batch.s_tm1, jnp.tanh(a))
+    return jnp.mean(penalty + dual_loss - jnp.min(jnp.mean(q, axis=0), axis=-1))
+
+
 # --- Supervised: the decision transformer. ---
 
 

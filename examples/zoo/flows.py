@@ -4,7 +4,8 @@ The state s is uniform in [-1, 1]. The reward of an action a is 1 at a = ±(0.6 
 and nearly 0 at 0, where the mean of a Gaussian clone would be. Clones learn from an
 expert, proportional to exp(r/0.3), and are measured by the overlap of their actions
 with its distribution: of a Gaussian clone it is 0.45. The others are measured by their
-mean reward. FQL and IDQL learn from data around ±0.6, whose reward is 0.54.
+mean reward. FQL, IDQL and Diffusion-QL learn from data around ±0.6, whose reward is
+0.54.
 """
 
 from functools import partial
@@ -17,13 +18,17 @@ import optax
 from recipes import flows as recipes
 
 import rlaxlib
+from zoo import chunks
 from zoo.networks import forward, mlp
 from zoo.training import Entry, Run, begin, descend
 
 UPDATES = 1000
 SIZE = 128  # Actions of a batch.
 STEPS = 20  # Of diffusions.
+FEW = 5  # Of Diffusion-QL.
 CHAIN, STDDEV = 5, 0.1  # Steps of DPPO, and their noise.
+GROUPS = 8  # States of a batch, each with as many actions, of which groups are made.
+TIMES = jnp.linspace(0.0, 1.0, 11)  # Of flows with noise.
 SAMPLES = 16  # From which IDQL takes the best.
 SCALE = 3.0  # Of QSM, the best of eight on this task. The 50 of its source fails here.
 PEAK, TEMPERATURE = 0.15, 0.3  # Width of the modes; the expert's temperature.
@@ -213,6 +218,28 @@ def idql_action(params, key, s):
     return jax.vmap(recipes.idql_action, 1)(q, a)
 
 
+def few_steps(params, s, x, k):
+    """Return the noise of samples at steps of a short diffusion."""
+    return noise(params, s, x, k * (STEPS // FEW))
+
+
+def diffusion_ql_action(params, key, s):
+    inputs = params["policy"], few_steps, s, key, 1, FEW, recipes.vp_noise_schedule
+    return jnp.clip(recipes.diffusion_action(*inputs), -1, 1)
+
+
+def diffusion_ql(params, batch, key):
+    critic_key, key = jax.random.split(key)
+    fixed = jax.lax.stop_gradient(params)
+    inputs = params["policy"], few_steps, batch, key
+    critic = partial(critics, fixed["critic"])
+    actor = recipes.diffusion_ql_actor(*inputs, critic, eta=3.0)
+    inputs = params["critic"], fixed["critic"], critics, batch, critic_key
+    act = partial(diffusion_ql_action, fixed)
+    critic = recipes.diffusion_ql_critic(*inputs, lambda s, key: act(key, s))
+    return actor + critic
+
+
 def scaled_noise(params, s, x, k):
     """Return the noise of QSM: the network is minus the gradient of q, about 1."""
     return SCALE * noise(params, s, x, k)
@@ -253,6 +280,64 @@ def flow_batch(key, params, fault):
 def fpo(params, batch, key):
     inputs = batch, batch.key, batch.adv_t, batch.old_losses
     return recipes.fpo(params["policy"], velocity, *inputs)
+
+
+def grouped(key):
+    """Return a few states, each of them several times."""
+    s = jax.random.uniform(key, (GROUPS, 1), minval=-1, maxval=1)
+    return jnp.repeat(s, SIZE // GROUPS, axis=0)
+
+
+def group_advantages(r_t):
+    groups = r_t.reshape(GROUPS, -1)
+    return jax.vmap(rlaxlib.group_advantages)(groups).reshape(-1)
+
+
+def noisy_batch(key, params, fault):
+    """Return points of a flow with noise, and the log-densities of its steps."""
+    state_key, start_key, key = jax.random.split(key, 3)
+    s = grouped(state_key)
+
+    def step(x, inputs):
+        key, t, next_t = inputs
+        v = velocity(params["policy"], s, x, jnp.full(len(x), t))
+        step = jax.vmap(rlaxlib.flow_sde_step, (0, 0, None, None))
+        mean, stddev = step(x, v, t, next_t)
+        x = mean + stddev[:, None] * normal(key, s)
+        return x, x
+
+    keys, start = jax.random.split(key, len(TIMES) - 1), normal(start_key, s)
+    _, x = jax.lax.scan(step, start, (keys, TIMES[:-1], TIMES[1:]))
+    batch = logged(s, x[-1], fault)
+    batch = SimpleNamespace(
+        **batch._asdict(),
+        x=jnp.concatenate([start[None], x]),
+        times=TIMES,
+        adv_t=group_advantages(batch.r_t),
+    )
+    steps = recipes.flow_sde_steps(params["policy"], velocity, batch)
+    batch.old_log_prob = steps[2]
+    return batch
+
+
+def flow_grpo(params, batch, key):
+    # Learned from nothing, the policy has no reference.
+    inputs = params["policy"], params["policy"], velocity, batch, batch.adv_t
+    return recipes.flow_grpo(*inputs, epsilon=0.2, kl_cost=0.0)
+
+
+def nft_batch(key, params, fault):
+    """Return actions of the flow, and its parameters."""
+    state_key, key = jax.random.split(key)
+    s = grouped(state_key)
+    batch = logged(s, flow(params, key, s), fault)
+    adv_t = group_advantages(batch.r_t)
+    return SimpleNamespace(**batch._asdict(), adv_t=adv_t, old=params["policy"])
+
+
+def diffusion_nft(params, batch, key):
+    inputs = params["policy"], batch.old, velocity, batch, key, batch.adv_t
+    return recipes.diffusion_nft(*inputs)
 
 
 def next_mean(params, s, x, k):
@@ -361,6 +446,14 @@ ENTRIES = {
         *("fpo fpo_losses", fpo, flow, flow_batch),
         **{"epochs": 2, "updates": 600, "rate": 2e-4, "states": 0.8},
     ),
+    "flow_grpo": entry(
+        *("flow_grpo flow_sde_steps", flow_grpo, flow, noisy_batch),
+        **{"epochs": 2, "updates": 200, "rate": 2e-3, "states": 0.9},
+    ),
+    "diffusion_nft": entry(
+        *("diffusion_nft", diffusion_nft, flow, nft_batch),
+        **{"epochs": 4, "updates": 300, "rate": 2e-3, "states": 0.65},
+    ),
     "diffusion_bc": entry(
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
@@ -370,6 +463,11 @@ ENTRIES = {
         *(idql, idql_action, behavior),
         updates=2000,
     ),
+    "diffusion_ql": entry(
+        *("diffusion_ql_critic diffusion_ql_actor vp_noise_schedule", diffusion_ql),
+        *(diffusion_ql_action, behavior),
+        updates=1600,
+    ),
     "qsm": entry(
         *("qsm score_action", qsm, qsm_action, uniform),
         **{"updates": 1600, "states": 0.85},
@@ -377,4 +475,5 @@ ENTRIES = {
     "diffusion_ppo": entry(
         "diffusion_ppo", diffusion_ppo, last, chain_batch, epochs=4, updates=600
     ),
+    **chunks.ENTRIES,
 }

@@ -4,7 +4,7 @@ Data are episodes that go on at the goal, and rewards are computed from goals: a
 has the reward of the task, which is -1, or 0 if it reaches the goal. HER learns online.
 The others learn from random actions. Some of them have a policy; QRL and MRN act
 greedily in values or distances of the next cells, which the task's model returns.
-Contrastive RL, whose actions are vectors, moves a point in a square.
+Contrastive RL and GCIQL, whose actions are vectors, move a point in a square.
 """
 
 from functools import partial
@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from recipes import goals as recipes
+from recipes.continuous import ActorCritic
 from recipes.value_based import dqn
 
 import rlaxlib
-from zoo.networks import forward, mlp
+from zoo.networks import ensemble, forward, forward_ensemble, mlp
 from zoo.tasks import Task
 from zoo.training import Agent, Entry, begin, descend, evaluate, offline, online, play
 
@@ -29,6 +30,7 @@ WALL = [7, 12, 17]  # The middle column without its ends.
 FREE = np.setdiff1d(np.arange(CELLS), WALL)
 SCALE = 5.0  # Of observations, whose mean square is then 1.
 A = 4
+NEAR = 0.2  # Distance at which a goal of the square is reached.
 UPDATES = 1000
 OPTIMIZER = optax.adam(optax.linear_schedule(1e-2, 0.0, UPDATES))
 RATE = 0.05  # Of the target networks.
@@ -81,7 +83,7 @@ def square(ends=True):
 
     def step(_, state, a):
         x = jnp.clip(state[:2] + 0.3 * jnp.clip(a, -1, 1), -1, 1)
-        reached = jnp.linalg.norm(x - state[2:]) < 0.2
+        reached = jnp.linalg.norm(x - state[2:]) < NEAR
         return jnp.concatenate([x, state[2:]]), -1.0, ends & reached
 
     return Task(
@@ -309,29 +311,83 @@ def contrastive_init(key):
     }
 
 
-def contrastive_data(key):
+def random_actions(key):
     def behavior(key, s):
         return jax.random.uniform(key, (SQUARE.actions,), minval=-1, maxval=1)
 
     return play(ENDLESS_SQUARE._replace(limit=STEPS), behavior, key, 256, STEPS)
 
 
-def contrastive_agent():
-    optimizer = optax.adam(optax.linear_schedule(4e-3, 0.0, UPDATES))
+def in_square(functions, loss, init, act, rate, fails=("reward",), updates=UPDATES):
+    """Return an entry in the square.
 
-    def update(state, key, batch):
-        return descend(
-            state, lambda p: contrastive(p, state.target, batch, key), optimizer
-        )
-
-    return Agent(
-        init=lambda key: begin(contrastive_init(key), optimizer),
+    Args:
+        functions: Functions of the recipe.
+        loss: Function of parameters, target parameters, batch and key.
+        init: Function from a key to the first parameters.
+        act: Policy to evaluate, of parameters, an observation and a goal.
+        rate: Adam's, which falls to 0.
+        fails: Faults.
+        updates: Number of updates.
+    """
+    optimizer = optax.adam(optax.linear_schedule(rate, 0.0, updates))
+    agent = Agent(
+        init=lambda key: begin(init(key), optimizer),
         act=None,
-        best=lambda state, key, s: jnp.tanh(
-            gaussian(state.params["actor"], *jnp.split(s, 2))[0]
+        best=lambda state, key, s: act(state.params, *jnp.split(s, 2)),
+        update=lambda state, key, batch: descend(
+            *(state, lambda p: loss(p, state.target, batch, key), optimizer),
+            rate=RATE,
         ),
-        update=update,
     )
+    run = offline(SQUARE, agent, random_actions, updates, 128 // EACH)
+    return entry(functions, run, fails, SQUARE, states=-4.4)
+
+
+def contrastive_action(params, s, goal):
+    return jnp.tanh(gaussian(params["actor"], s, goal)[0])
+
+
+# --- GCIQL. ---
+
+
+def beside(*inputs):
+    return jnp.concatenate(jax.tree.leaves(inputs), axis=-1)
+
+
+GCIQL = ActorCritic(
+    actor=lambda params, s: jnp.tanh(forward(params, beside(s))),
+    critic=lambda params, s, a: forward_ensemble(params, beside(s, a))[..., 0],
+    value=lambda params, s: forward(params, beside(s))[..., 0],
+)
+
+
+def gciql_init(key):
+    actor, critic, value = jax.random.split(key, 3)
+    return ActorCritic(
+        actor=mlp(actor, 4, HIDDEN, HIDDEN, 2, scale=0.1),
+        critic=ensemble(critic, 2, 6, HIDDEN, HIDDEN, 1),
+        value=mlp(value, 4, HIDDEN, HIDDEN, 1),
+    )
+
+
+def gciql(params, target, batch, key):
+    """Return all losses: 0.2 of the goals are the state, 0.3 those of others."""
+    sample_key, key = jax.random.split(key)
+    batch = sample(sample_key, batch)
+    share = jax.random.uniform(key, (len(batch.goal), 1))
+    goal = jnp.where(share < 0.3, jnp.roll(batch.goal, 1, axis=0), batch.goal)
+    goal = jnp.where(share > 0.8, batch.s_tm1, goal)
+    far = jnp.linalg.norm(batch.s_tm1 - goal, axis=-1) > NEAR
+    mixed = batch._replace(
+        goal=goal, r_t=far * batch.r_t, discount_t=far * batch.discount_t
+    )
+    values = recipes.gciql_values(params, target, GCIQL, mixed)
+    return values + recipes.gciql_actor(params, GCIQL, batch, ALPHA)
+
+
+def gciql_action(params, s, goal):
+    return GCIQL.actor(params.actor, (s, goal))
 
 
 # --- Values and distances. ---
@@ -383,6 +439,13 @@ def with_actor(actor, expectile):
 
 def gcivl_actor(params, batch, value):
     return recipes.gcivl_actor(params["actor"], chosen, batch, value)
+
+
+def gcbc(params, target, batch):
+    # There is no reward: with its sign turned, the goals are those of others.
+    turned = batch.r_t[:, None] > 0
+    goal = jnp.where(turned, jnp.roll(batch.goal, 1, axis=0), batch.goal)
+    return recipes.gcbc(params["actor"], chosen, batch._replace(goal=goal))
 
 
 def hiql_actor(params, batch, value):
@@ -445,6 +508,7 @@ COMPONENTS = 4
 GAMMA = 0.95  # Of the goals' distances.
 AHEAD = 3  # Steps to the subgoals of HIQL.
 ENTROPY_COST = 0.01  # Of contrastive RL's actor.
+ALPHA = 0.03  # Of GCIQL, whose data are random actions.
 
 ENTRIES = {
     "her": entry(
@@ -460,11 +524,18 @@ ENTRIES = {
         ),
     ),
     # Values are those of random actions, of which the policy is one improvement.
-    "contrastive_rl": entry(
+    "contrastive_rl": in_square(
         "contrastive_critic, energy, contrastive_actor, geometric_goals",
-        offline(SQUARE, contrastive_agent(), contrastive_data, UPDATES, 128 // EACH),
-        task=SQUARE,
-        states=-4.4,
+        *(contrastive, contrastive_init, contrastive_action, 4e-3),
+    ),
+    # A clone of random actions that led to the goal: not the shortest path.
+    "gcbc": learned(
+        "gcbc", gcbc, tables(actor=A), gcivl_policy, updates=2 * UPDATES
+    )._replace(states=-8.0),
+    "gciql": in_square(
+        "gciql_values, gciql_actor",
+        *(gciql, gciql_init, gciql_action, 3e-3),
+        updates=2 * UPDATES,
     ),
     "gcivl": learned(
         "gcivl_value, gcivl_actor",

@@ -7,7 +7,8 @@ Advantages in the plane are about 0.3, where those of D4RL are above 1: temperat
 weights are scaled to that.
 """
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,8 @@ from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_crit
 
 import rlaxlib
 from zoo import continuous
-from zoo.continuous import TASK, D, action, mode, normal, values
-from zoo.networks import forward, mlp
+from zoo.continuous import SIZE, TASK, D, action, mode, normal, values
+from zoo.networks import ensemble, forward, mlp
 from zoo.tasks import corridor
 from zoo.training import Agent, Entry, begin, descend, offline, play
 
@@ -202,6 +203,111 @@ def rebrac(params, target, apply, batch, key):
     return critic + recipes.rebrac_actor(params, apply, batch, 0.2)
 
 
+# --- Close to a model of the data's actions. ---
+
+
+class Generative(NamedTuple):
+    """Parameters or functions of an actor, critics and a model of the data."""
+
+    actor: Any
+    critic: Any
+    vae: Any
+    duals: Any = None
+
+
+def encode(params, s, a):
+    """Return mean and standard deviation of latents."""
+    return normal(params["encoder"], join(s, a))
+
+
+def decode(params, s, z):
+    return forward(params["decoder"], join(s, z))
+
+
+def join(*inputs):
+    return jnp.concatenate(inputs, axis=-1)
+
+
+BEAR = SimpleNamespace(actor=normal, critic=values, encode=encode, decode=decode)
+BCQ = SimpleNamespace(
+    **vars(BEAR) | {"actor": lambda params, s, a: action(params, join(s, a))}
+)
+
+
+def bcq(params, target, batch, key):
+    vae_key, critic_key, key = jax.random.split(key, 3)
+    vae = recipes.vae_loss(params, BCQ, batch, vae_key)
+    critic = recipes.bcq_critic(params, target, BCQ, batch, critic_key)
+    return vae + critic + recipes.bcq_actor(params, BCQ, batch, key)
+
+
+def bcq_actions(params, key, s):
+    a = jnp.tanh(recipes.vae_actions(params, BCQ, s, key, D, 100))
+    return recipes.perturbed(params, BCQ, s, a)
+
+
+def bear(params, target, batch, key):
+    vae_key, critic_key, key = jax.random.split(key, 3)
+    vae = recipes.vae_loss(params, BEAR, batch, vae_key)
+    critic = recipes.bear_critic(params, target, BEAR, batch, critic_key)
+    bounds = THRESHOLD, BANDWIDTH
+    return vae + critic + recipes.bear_actor(params, BEAR, batch, key, *bounds)
+
+
+def bear_actions(params, key, s):
+    mean, stddev = normal(params.actor, s)
+    return jnp.tanh(mean + stddev * jax.random.normal(key, (10, *mean.shape)))
+
+
+def generative(recipe, loss, act, inputs, outputs, duals=None, states=-2.0):
+    """Return an entry on the plane, of a model of the data.
+
+    Args:
+        recipe: Functions of the recipe.
+        loss: Function of parameters, target parameters, batch and key.
+        act: Function of parameters, a key and states to actions, of which the first
+            critic's best is taken, [N, B, D].
+        inputs: Size of the actor's input.
+        outputs: Size of its output.
+        duals: Dual variable.
+        states: What the worst of five seeds reaches at least.
+    """
+    optimizer = optax.adam(optax.cosine_decay_schedule(2e-3, UPDATES))
+
+    def init(key):
+        keys = jax.random.split(key, 4)
+        vae = {
+            "encoder": mlp(keys[0], SIZE + D, 32, 32, 4 * D),
+            "decoder": mlp(keys[1], SIZE + 2 * D, 32, 32, D),
+        }
+        actor = mlp(keys[2], inputs, 32, 32, outputs, scale=0.1)
+        critic = ensemble(keys[3], 2, SIZE + D, 32, 32, 1)
+        return begin(Generative(actor, critic, vae, duals), optimizer)
+
+    def best(state, key, s):
+        a = act(state.params, key, s[None])[:, 0]
+        q = values(state.params.critic, jnp.broadcast_to(s, (len(a), *s.shape)), a)
+        return a[jnp.argmax(q[:, 0])]
+
+    def update(state, key, batch):
+        return descend(
+            state, lambda p: loss(p, state.target, batch, key), optimizer, rate=RATE
+        )
+
+    return Entry(
+        recipe=f"offline.{recipe}",
+        run=offline(TASK, Agent(init, None, best, update), transitions, UPDATES, 128),
+        about=ABOUT,
+        random=TASK.random,
+        best=TASK.best,
+        states=states,
+        fails=FAILS,
+    )
+
+
+BANDWIDTH, THRESHOLD = 2.0, 0.5  # Of BEAR's MMD: actions before the tanh are about 1.
+
+
 # --- Discrete actions, in the corridor. ---
 
 
@@ -299,6 +405,12 @@ ENTRIES = {
     "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS, fails=FAILS),
     "td3_bc": entry("td3_bc_actor", td3_bc, action),
     "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
+    "bcq": generative("vae_loss, bcq_critic, bcq_actor", bcq, bcq_actions, SIZE + D, D),
+    "bear": generative(
+        *("vae_loss, bear_critic, bear_actor", bear, bear_actions, SIZE, 2 * D),
+        duals=jnp.zeros(()),
+        states=-3.0,
+    ),
     "discrete_cql": discrete("discrete_cql", discrete_cql, forward),
     "discrete_bcq": discrete(
         "discrete_bcq",

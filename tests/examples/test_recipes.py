@@ -34,6 +34,7 @@ CASES = {
 MAY_RISE = (
     *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
     *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
+    "gciql_actor",
 )
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
@@ -60,6 +61,8 @@ HELPERS = {
     *("magic", "partial_estimates", "least_error_weights"),
     *("gpi_action", "mppi_plan", "normalize", "unroll", "value_interval"),
     *("log_ratios", "her", "flow_action", "diffusion_action", "idql_action"),
+    *("td_errors", "flow_sde_steps", "chunks", "qc_actions"),
+    *("with_goal", "vae_actions", "best_value", "perturbed"),
     *("fpo_losses", "score_action"),
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     *("spr_losses", "going_on", "bbf_schedule", "bbf_reset"),

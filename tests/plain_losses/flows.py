@@ -5,7 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 from recipes import flows as recipes
 
-from plain_losses.common import ACTION, KEY, B, Case, D, F, normal, of, seed, stop
+from plain_losses.common import (
+    ACTION,
+    GAMMA,
+    KEY,
+    B,
+    Case,
+    D,
+    F,
+    make_batch,
+    normal,
+    of,
+    seed,
+    stop,
+)
 
 seed(__name__)
 
@@ -138,9 +151,9 @@ def vp_beta_schedule(timesteps):
     return 1 - alpha
 
 
-def drawn(num_steps):
+def drawn(num_steps, key=KEY):
     """Return the steps and the noise of the actions."""
-    time_key, key = jax.random.split(KEY)
+    time_key, key = jax.random.split(key)
     timesteps = jax.random.randint(time_key, (B,), 0, num_steps)
     keys = jax.random.split(key, B)
     return timesteps, jax.vmap(lambda key: jax.random.normal(key, (D,)))(keys)
@@ -218,6 +231,219 @@ for step in range(K):
 
 CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 
+
+# --- Flow-GRPO and DiffusionNFT. ---
+
+TIMES = np.array([0.0, 0.2, 0.5, 0.9], np.float32)
+STEPS = ACTION._replace(x=normal(K + 1, B, D), times=jnp.asarray(TIMES))
+
+
+def sde_step_with_logprob(w, k):
+    """yifan123/flow_grpo@ac4c86e, flow_grpo/diffusers_patch/sd3_sde_with_logprob.py.
+
+    Here `sigmas` fall from 1 to 0, and the model's output is the velocity to the noise.
+    """
+    sigmas = 1 - TIMES
+    sigma, dt, sample = sigmas[k], sigmas[k + 1] - sigmas[k], STEPS.x[k]
+    model_output = -field(w, OBSERVATIONS, sample, TIMES[k])
+    bounded = sigmas[1] if sigma == 1 else sigma
+    std = np.sqrt(sigma / (1 - bounded)) * 0.7
+    mean = sample * (1 + std**2 / (2 * sigma) * dt)
+    mean += model_output * (1 + std**2 * (1 - sigma) / (2 * sigma)) * dt
+    scale = std * np.sqrt(-dt)
+    log_prob = -((STEPS.x[k + 1] - mean) ** 2) / (2 * scale**2)
+    log_prob += -np.log(scale) - np.log(np.sqrt(2 * np.pi))
+    return jnp.mean(log_prob, axis=-1), mean, std
+
+
+def plain_flow_grpo(p, t):
+    """yifan123/flow_grpo@ac4c86e, scripts/train_sd3.py: policy_loss and kl_loss."""
+    losses, advantages = [], jnp.clip(5 * ADV, -5, 5)
+    for k in range(K):
+        log_prob, mean, std = sde_step_with_logprob(p, k)
+        _, mean_ref, _ = sde_step_with_logprob(t, k)
+        ratio = jnp.exp(log_prob - STEPS.old_log_prob[k])
+        unclipped_loss = -advantages * ratio
+        clipped_loss = -advantages * jnp.clip(ratio, 1 - 1e-4, 1 + 1e-4)
+        policy_loss = jnp.mean(jnp.maximum(unclipped_loss, clipped_loss))
+        kl_loss = jnp.mean((mean - mean_ref) ** 2, axis=1) / (2 * std**2)
+        losses.append(policy_loss + 0.04 * jnp.mean(kl_loss))
+    return sum(losses) / K
+
+
+# Next points near the means, as those of an SDE.
+for step in range(K):
+    _, mean, std = sde_step_with_logprob(PARAMS[0], step)
+    STEPS.x = STEPS.x.at[step + 1].set(mean + 0.3 * std * normal(B, D))
+STEPS.old_log_prob = jnp.stack(
+    [sde_step_with_logprob(PARAMS[0], k)[0] + 1e-3 * normal(B) for k in range(K)]
+)
+
+
+def plain_diffusion_nft(p, t):
+    """NVlabs/DiffusionNFT@24af555, scripts/train_nft_sd3.py: policy_loss, beta 0.1.
+
+    Without `kl_div_loss`; `t` is the share of the noise.
+    """
+    keys = jax.vmap(jax.random.split)(jax.random.split(KEY, B))
+    noise = jax.vmap(lambda key: jax.random.normal(key, (D,)))(keys[:, 0])
+    time = jax.vmap(jax.random.uniform)(keys[:, 1])  # The share of the data.
+    share = 1 - time[:, None]
+    xt = (1 - share) * ACTIONS + share * noise
+    forward_prediction, old_prediction = (
+        -field(p, OBSERVATIONS, xt, time),
+        -field(t, OBSERVATIONS, xt, time),
+    )
+    r = jnp.clip(jnp.clip(5 * ADV, -5, 5) / 5 / 2.0 + 0.5, 0, 1)
+    positive = 0.1 * forward_prediction + (1 - 0.1) * stop(old_prediction)
+    negative = (1.0 + 0.1) * stop(old_prediction) - 0.1 * forward_prediction
+
+    def loss(prediction):
+        x0_prediction = xt - share * prediction
+        weight = stop(jnp.mean(jnp.abs(x0_prediction - ACTIONS), axis=1, keepdims=True))
+        return jnp.mean((x0_prediction - ACTIONS) ** 2 / jnp.clip(weight, 1e-5), axis=1)
+
+    ori_policy_loss = r * loss(positive) / 0.1 + (1.0 - r) * loss(negative) / 0.1
+    return jnp.mean(ori_policy_loss * 5)
+
+
+# --- Q-chunking. ---
+
+H = 3
+CHUNKS = make_batch((B, H), s_tm1=normal(B, H, F), s_t=normal(B, H, F))
+CHUNKS.a_tm1 = jnp.tanh(normal(B, H, D))
+IS_CUT, IS_END = np.zeros((B, H), bool), np.zeros((B, H), bool)
+IS_CUT[0, 0] = IS_END[1, 1] = IS_END[2, 2] = True
+CHUNKS.truncated_t = jnp.asarray(IS_CUT)
+CHUNKS.discount_t = jnp.asarray(np.where(IS_END, 0.0, GAMMA), jnp.float32)
+CHUNKS.sample_mask = None
+FLOWS = tuple(0.5 * normal(F + H * D + 1, H * D) for _ in range(2))
+CHUNK_CRITICS = tuple(normal(F + H * D, 2) for _ in range(2))
+
+
+def sample_sequence():
+    """ColinQiyangLi/qc@48283b4, utils/datasets.py: sample_sequence."""
+    terminals, masks, valid = IS_CUT | IS_END, 1.0 - IS_END, np.ones((B, H))
+    total, mask, ended = np.zeros(B), np.ones(B), np.zeros(B)
+    for i in range(H):
+        valid[:, i] = 1 - ended
+        total = total + GAMMA**i * CHUNKS.r_t[:, i]
+        mask = np.minimum(mask, masks[:, i])
+        ended = np.maximum(ended, terminals[:, i])
+    return total, mask, jnp.asarray(valid, jnp.float32)
+
+
+def chunk_mean(s, a):
+    return jnp.mean(two_critics(CHUNK_CRITICS[0], s, a), axis=-1)
+
+
+def best_of_n(s, key):
+    """ColinQiyangLi/qc@48283b4, agents/acfql.py: sample_actions, of 4 samples."""
+    best = []
+    noises = jax.random.normal(key, (4, B, H * D))
+    for i in range(B):
+        x = noises[:, i]
+        observations = jnp.tile(s[i], (4, 1))
+        for k in range(10):
+            x = x + field(FLOWS[0], observations, x, k / 10) / 10
+        x = jnp.clip(x, -1, 1)
+        best.append(x[jnp.argmax(chunk_mean(observations, x))])
+    return jnp.stack(best)
+
+
+def qc_actor(s, key):
+    return recipes.qc_actions(FLOWS[0], field, s, key, H * D, chunk_mean, 4)
+
+
+def plain_qc_critic(p, t):
+    """ColinQiyangLi/qc@48283b4, agents/acfql.py: critic_loss, "best-of-n"."""
+    rewards, masks, valid = sample_sequence()
+    s_t = CHUNKS.s_t[:, -1]
+    next_q = jnp.mean(two_critics(t, s_t, best_of_n(s_t, KEY)), axis=-1)
+    target_q = rewards + GAMMA**H * masks * next_q
+    q = two_critics(p, CHUNKS.s_tm1[:, 0], CHUNKS.a_tm1.reshape(B, -1))
+    return jnp.mean((q - stop(target_q)[:, None]) ** 2 * valid[:, -1:])
+
+
+def plain_qc_flow(p, t):
+    """ColinQiyangLi/qc@48283b4, agents/acfql.py: bc_flow_loss."""
+    _, _, valid = sample_sequence()
+    losses, keys = [], jax.random.split(KEY, B)
+    for i, key in enumerate(keys):
+        noise_key, time_key = jax.random.split(key)
+        x_0, x_1 = jax.random.normal(noise_key, (H * D,)), CHUNKS.a_tm1[i].reshape(-1)
+        time = jax.random.uniform(time_key)
+        x_t = (1 - time) * x_0 + time * x_1
+        pred = field(p, CHUNKS.s_tm1[i, :1], x_t[None], time)[0]
+        squares = jnp.reshape((pred - (x_1 - x_0)) ** 2, (H, D))
+        losses.append(jnp.mean(squares * valid[i][:, None]))
+    return sum(losses) / B
+
+
+# --- Diffusion-QL. ---
+
+
+CUMPROD = np.cumprod(1 - vp_beta_schedule(5))
+
+
+def reverse_process(w, s, key):
+    """Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c, agents/diffusion.py.
+
+    Of 5 steps of the variance-preserving schedule.
+    """
+    start_key, key = jax.random.split(key)
+    cumprod, prev = CUMPROD, np.append(1.0, CUMPROD[:-1])
+    betas = 1 - cumprod / prev
+    variance = betas * (1 - prev) / (1 - cumprod)
+    x, keys = jax.random.normal(start_key, (B, D)), jax.random.split(key, 5)
+    for i, step_key in zip(reversed(range(5)), keys, strict=True):
+        noise = jnp.stack(
+            [jax.random.normal(each, (D,)) for each in jax.random.split(step_key, B)]
+        )
+        x_recon = np.sqrt(1 / cumprod[i]) * x
+        x_recon -= np.sqrt(1 / cumprod[i] - 1) * field(w, s, x, i)
+        x_recon = jnp.clip(x_recon, -1, 1)
+        mean = betas[i] * np.sqrt(prev[i]) / (1 - cumprod[i]) * x_recon
+        mean += (1 - prev[i]) * np.sqrt(1 - betas[i]) / (1 - cumprod[i]) * x
+        x = mean + (i > 0) * np.sqrt(variance[i]) * noise
+    return jnp.clip(x, -1, 1)
+
+
+def plain_diffusion_ql_critic(p, t):
+    """Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c, agents/ql_diffusion.py.
+
+    critic_loss, without max_q_backup.
+    """
+    next_action = reverse_process(PARAMS[0], ACTION.s_t, KEY)
+    target_q1, target_q2 = two_critics(t, ACTION.s_t, next_action).T
+    target_q = ACTION.r_t + ACTION.discount_t * jnp.minimum(target_q1, target_q2)
+    current_q1, current_q2 = two_critics(p, OBSERVATIONS, ACTIONS).T
+    target_q = stop(target_q)
+    return jnp.mean((current_q1 - target_q) ** 2 + (current_q2 - target_q) ** 2)
+
+
+def fixed_critics(s, a):
+    return two_critics(W_CRITICS, s, a)
+
+
+def plain_diffusion_ql_actor(p, t):
+    """Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c, agents/ql_diffusion.py.
+
+    actor_loss; which critic is the first is random.
+    """
+    bc_key, act_key, key = jax.random.split(KEY, 3)
+    k, noise = drawn(5, bc_key)
+    share = jnp.asarray(CUMPROD)[k][:, None]
+    x = jnp.sqrt(share) * ACTIONS + jnp.sqrt(1 - share) * noise
+    bc_loss = jnp.mean((field(p, OBSERVATIONS, x, k) - noise) ** 2)
+    first, second = jax.random.permutation(key, jnp.arange(2))
+    q = fixed_critics(OBSERVATIONS, reverse_process(p, OBSERVATIONS, act_key))
+    return bc_loss - jnp.mean(q[:, first]) / stop(jnp.mean(jnp.abs(q[:, second])))
+
+
+W_CRITICS = normal(F + D, 2)
+
+
 CASES = {
     "flow_bc": Case(of(recipes.flow_bc, field, ACTION, KEY), plain_flow_bc, PARAMS),
     "fql_critic": Case(
@@ -231,6 +457,41 @@ CASES = {
     "fql_actor": Case(
         of(recipes.fql_actor, field, ACTION, KEY, actor, critic),
         plain_fql_actor,
+        PARAMS,
+    ),
+    "flow_grpo": Case(
+        of(recipes.flow_grpo, field, STEPS, 5 * ADV), plain_flow_grpo, PARAMS
+    ),
+    "diffusion_nft": Case(
+        of(recipes.diffusion_nft, field, ACTION, KEY, 5 * ADV, beta=0.1),
+        plain_diffusion_nft,
+        PARAMS,
+    ),
+    "qc_flow": Case(
+        of(recipes.qc_flow, field, recipes.chunks(CHUNKS), KEY), plain_qc_flow, FLOWS
+    ),
+    "qc_critic": Case(
+        of(recipes.qc_critic, two_critics, recipes.chunks(CHUNKS), KEY, qc_actor),
+        plain_qc_critic,
+        CHUNK_CRITICS,
+    ),
+    "diffusion_ql_critic": Case(
+        of(
+            *(recipes.diffusion_ql_critic, two_critics, ACTION, KEY),
+            lambda s, key: jnp.clip(
+                recipes.diffusion_action(
+                    PARAMS[0], field, s, key, D, 5, recipes.vp_noise_schedule
+                ),
+                -1,
+                1,
+            ),
+        ),
+        plain_diffusion_ql_critic,
+        CRITICS,
+    ),
+    "diffusion_ql_actor": Case(
+        of(recipes.diffusion_ql_actor, field, ACTION, KEY, fixed_critics),
+        plain_diffusion_ql_actor,
         PARAMS,
     ),
     "fpo": Case(

@@ -36,7 +36,7 @@ EXIT = np.arange(T) == LENGTHS[:, None] - 1
 STATES, ACTIONS = normal(B, T, F), integers(A, B, T)
 OBJECTS = Batch(
     s_tm1=jnp.where(VALID[..., None], STATES, jnp.nan),
-    # The state after the exit has a mark of 9 and one way back.
+    # The state after the exit has a mark of 9 and one parent.
     s_t=jnp.where(EXIT[..., None], 9.0, normal(B, T, F)),
     a_tm1=ACTIONS,
     b_t=jnp.where(EXIT, 0, integers(A, B, T)),

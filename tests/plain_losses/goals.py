@@ -8,7 +8,9 @@ from recipes import goals as recipes
 
 from plain_losses.common import (
     ACTION,
+    GAMMA,
     KEY,
+    ActorCritic,
     B,
     Case,
     D,
@@ -90,6 +92,11 @@ def expectile_loss(adv, diff, expectile=0.9):
     return weight * diff**2
 
 
+def plain_gcbc(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/gcbc.py: actor_loss."""
+    return -jnp.mean(unit_gaussian(p, GOALS.s_tm1, GOALS.goal, GOALS.a_tm1))
+
+
 def plain_gcivl_value(p, t):
     """seohongpark/ogbench@1d41409, impls/agents/gcivl.py and hiql.py: value_loss."""
     b, masks = GOALS, 1.0 * (GOALS.discount_t > 0)
@@ -127,6 +134,53 @@ def plain_gcivl_actor(p, t):
     b = GOALS
     log_prob = unit_gaussian(p, b.s_tm1, b.goal, b.a_tm1)
     return awr(log_prob, b.s_tm1, b.s_t, b.goal, 10.0)
+
+
+def of_goal(*shape):
+    """Return a network of observations and goals, whose last axis one is dropped."""
+
+    def apply(w, s, *a):
+        x = jnp.tanh(jnp.concatenate([*s, *a], axis=-1) @ w)
+        return x if shape else x[..., 0]
+
+    return apply
+
+
+GCIQL = ActorCritic(of_goal(D), of_goal(2), value=of_goal())
+GCIQL_PARAMS = tuple(
+    ActorCritic(normal(2 * F, D), normal(2 * F + D, 2), value=normal(2 * F, 1))
+    for _ in range(2)
+)
+
+
+def two_q(w, s, a):
+    """Return the values of both critics."""
+    q = jnp.tanh(jnp.concatenate([s, GOALS.goal, a], axis=-1) @ w)
+    return q[:, 0], q[:, 1]
+
+
+def goal_value(w, s):
+    return jnp.tanh(jnp.concatenate([s, GOALS.goal], axis=-1) @ w)[:, 0]
+
+
+def plain_gciql_values(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/gciql.py: value_loss, critic_loss."""
+    b, masks = GOALS, GOALS.discount_t > 0
+    adv = jnp.minimum(*two_q(t.critic, b.s_tm1, b.a_tm1)) - goal_value(p.value, b.s_tm1)
+    value_loss = jnp.mean(jnp.where(adv >= 0, 0.9, 1 - 0.9) * adv**2)
+    q = b.r_t + GAMMA * masks * stop(goal_value(p.value, b.s_t))
+    q1, q2 = two_q(p.critic, b.s_tm1, b.a_tm1)
+    return value_loss + jnp.mean((q1 - q) ** 2 + (q2 - q) ** 2)
+
+
+def plain_gciql_actor(p, t):
+    """seohongpark/ogbench@1d41409, impls/agents/gciql.py: actor_loss, ddpgbc."""
+    mean = jnp.tanh(jnp.concatenate([GOALS.s_tm1, GOALS.goal], axis=-1) @ p.actor)
+    critic = stop(p.critic)
+    q = jnp.minimum(*two_q(critic, GOALS.s_tm1, jnp.clip(mean, -1, 1)))
+    q_loss = -jnp.mean(q) / stop(jnp.mean(jnp.abs(q)) + 1e-6)
+    log_prob = -jnp.sum((GOALS.a_tm1 - mean) ** 2 + jnp.log(2 * jnp.pi), axis=-1) / 2
+    return q_loss - jnp.mean(0.3 * log_prob)
 
 
 HIQL = SimpleNamespace(
@@ -193,6 +247,21 @@ CASES = {
         of(recipes.contrastive_actor, goal_policy, GOALS, KEY, fixed_critic, 0.2),
         plain_contrastive_actor,
         (0.3 * normal(2 * F, 2 * D), None),
+    ),
+    "gcbc": Case(
+        of(recipes.gcbc, unit_gaussian, GOALS), plain_gcbc, (normal(2 * F, D), None)
+    ),
+    "gciql_values": Case(
+        of(recipes.gciql_values, GCIQL, GOALS),
+        plain_gciql_values,
+        GCIQL_PARAMS,
+        "actor",
+    ),
+    "gciql_actor": Case(
+        of(recipes.gciql_actor, GCIQL, GOALS),
+        plain_gciql_actor,
+        GCIQL_PARAMS,
+        "critic value",
     ),
     "gcivl_actor": Case(
         of(recipes.gcivl_actor, unit_gaussian, GOALS, fixed_value),

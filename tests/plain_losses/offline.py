@@ -1,5 +1,8 @@
 """Losses of `recipes/offline.py` in plain `jax.numpy`."""
 
+from types import SimpleNamespace
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -302,6 +305,120 @@ def plain_discrete_bcq(p, t):
     return q_loss + i_loss + 1e-2 * jnp.mean(i**2)
 
 
+def mlp(w, *inputs):
+    return jnp.concatenate(inputs, axis=-1) @ w
+
+
+def encode(w, s, a):
+    return mean_and_stddev(w["encoder"], jnp.concatenate([s, a], axis=-1))
+
+
+def bounded(w, s, a):
+    return jnp.tanh(mlp(w, s, a))
+
+
+BEAR = SimpleNamespace(
+    actor=mean_and_stddev,
+    critic=TD3.critic,
+    encode=encode,
+    decode=lambda w, s, z: mlp(w["decoder"], s, z),
+)
+BCQ = SimpleNamespace(**vars(BEAR) | {"actor": bounded})
+
+
+class Generative(NamedTuple):
+    actor: jax.Array
+    critic: jax.Array
+    vae: dict
+    duals: jax.Array
+
+
+def generative(inputs, outputs):
+    vae = {"encoder": normal(F + D, 4 * D), "decoder": normal(F + 2 * D, D)}
+    return Generative(normal(inputs, outputs), normal(F + D, 2), vae, jnp.float32(0.3))
+
+
+BCQ_PARAMS = tuple(generative(F + D, D) for _ in range(2))
+BEAR_PARAMS = tuple(generative(F, 2 * D) for _ in range(2))
+
+
+def plain_vae_loss(p, t):
+    """sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py: the VAE, without its clip."""
+    mean, std = encode(p.vae, S, A_TM1)
+    z = mean + std * jax.random.normal(KEY, mean.shape)
+    recon = jnp.tanh(mlp(p.vae["decoder"], S, z))
+    kl_loss = -0.5 * jnp.mean(1 + jnp.log(std**2) - mean**2 - std**2)
+    return jnp.mean((recon - A_TM1) ** 2) + 0.5 * kl_loss
+
+
+def decoded(p, s, key, num):
+    """Return actions of the VAE before the tanh, [num, B, D]."""
+    z = jnp.clip(jax.random.normal(key, (num, B, 2 * D)), -0.5, 0.5)
+    return [mlp(p.vae["decoder"], s, each) for each in z]
+
+
+def move(w, s, a):
+    return jnp.clip(0.05 * bounded(w, s, a) + a, -1, 1)
+
+
+def soft_clipped(t, actions):
+    """Return the target: 0.75 of the minimum, 0.25 of the maximum, the best action."""
+    qs = [TD3.critic(t.critic, DATA.s_t, a).T for a in actions]
+    qs = [0.75 * jnp.minimum(*q) + (1 - 0.75) * jnp.maximum(*q) for q in qs]
+    return stop(DATA.r_t + MASKS * GAMMA * jnp.max(jnp.stack(qs), axis=0))
+
+
+def mse_of_both(p, target_q):
+    return sum(jnp.mean((q - target_q) ** 2) for q in TD3.critic(p.critic, S, A_TM1).T)
+
+
+def plain_bcq_critic(p, t):
+    """sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py: critic_loss, with lmbda 0.75."""
+    actions = decoded(p, DATA.s_t, KEY, 10)
+    actions = [move(t.actor, DATA.s_t, jnp.tanh(a)) for a in actions]
+    return mse_of_both(p, soft_clipped(t, actions))
+
+
+def plain_bcq_actor(p, t):
+    """sfujim/BCQ@4876f7e, continuous_BCQ/BCQ.py: actor_loss."""
+    (a,) = decoded(stop(p), S, KEY, 1)
+    a = move(p.actor, S, jnp.tanh(a))
+    return -jnp.mean(TD3.critic(stop(p.critic), S, a)[:, 0])
+
+
+def plain_bear_critic(p, t):
+    """aviralkumar2907/BEAR@f2e31c1, algos.py: critic_loss, without bootstrap masks."""
+    actions = [sample(t.actor, DATA.s_t, key)[0] for key in jax.random.split(KEY, 10)]
+    return mse_of_both(p, soft_clipped(t, actions))
+
+
+def mmd_loss_laplacian(x, y, sigma):
+    """Return the discrepancy of two samples, [B, N, D]."""
+
+    def mean(x, y):
+        diff = jnp.sum(jnp.abs(x[:, :, None] - y[:, None]), axis=-1)
+        return jnp.mean(jnp.exp(-diff / (2 * sigma)), axis=(1, 2))
+
+    return jnp.sqrt(mean(x, x) + mean(y, y) - 2 * mean(x, y) + 1e-6)
+
+
+def plain_bear_actor(p, t):
+    """aviralkumar2907/BEAR@f2e31c1, algos.py: actor_loss and lagrange_loss.
+
+    With version "0", mode "auto", sigma 20 and without the standard deviation of Q.
+    """
+    data_key, key = jax.random.split(KEY)
+    data = jnp.stack(decoded(stop(p), S, data_key, 10), axis=1)
+    noise = jnp.clip(jax.random.normal(key, (10, B, D)), -0.5, 0.5)
+    mu, sigma = mean_and_stddev(p.actor, S)
+    raw = jnp.stack([mu + sigma * each for each in noise], axis=1)
+    mmd = mmd_loss_laplacian(data, raw, 20.0)
+    qs = sum(TD3.critic(stop(p.critic), S, jnp.tanh(raw[:, i])) for i in range(10)) / 10
+    lagrange = jnp.exp(p.duals)
+    actor_loss = jnp.mean(-jnp.minimum(*qs.T) + stop(lagrange) * mmd)
+    return actor_loss - lagrange * jnp.mean(stop(mmd) - 0.05)
+
+
 def transformer(w, returns, s, a):
     return jnp.concatenate([returns[..., None], s], axis=-1) @ w
 
@@ -410,6 +527,36 @@ CASES = {
     ),
     "rebrac_actor": Case(
         of(recipes.rebrac_actor, TD3, DATA), plain_rebrac_actor, TD3_PARAMS, "critic"
+    ),
+    "vae_loss": Case(
+        of(recipes.vae_loss, BCQ, DATA, KEY),
+        plain_vae_loss,
+        BCQ_PARAMS,
+        "actor critic duals",
+    ),
+    "bcq_critic": Case(
+        of(recipes.bcq_critic, BCQ, DATA, KEY),
+        plain_bcq_critic,
+        BCQ_PARAMS,
+        "actor vae duals",
+    ),
+    "bcq_actor": Case(
+        of(recipes.bcq_actor, BCQ, DATA, KEY),
+        plain_bcq_actor,
+        BCQ_PARAMS,
+        "critic vae duals",
+    ),
+    "bear_critic": Case(
+        of(recipes.bear_critic, BEAR, DATA, KEY),
+        plain_bear_critic,
+        BEAR_PARAMS,
+        "actor vae duals",
+    ),
+    "bear_actor": Case(
+        of(recipes.bear_actor, BEAR, DATA, KEY),
+        plain_bear_actor,
+        BEAR_PARAMS,
+        "critic vae",
     ),
     "discrete_bcq": Case(
         of(recipes.discrete_bcq, policy_and_q, ONE), plain_discrete_bcq, TWO_Q_PARAMS

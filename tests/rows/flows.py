@@ -23,6 +23,19 @@ def flow_matching_loss(predictions, targets):
     return np.linalg.norm(predictions - targets, axis=-1) ** 2
 
 
+def flow_sde_step(x, velocity, t, next_t, noise_level=0.7):
+    """Liu et al. 2025, section 4.2, where 1 is the time of noise.
+
+    The first step is that of the code: yifan123/flow_grpo@ac4c86e,
+    flow_grpo/diffusers_patch/sd3_sde_with_logprob.py.
+    """
+    time, next_time, v = 1 - t, 1 - next_t, -velocity
+    dt = next_time - time
+    sigma = noise_level * np.sqrt(time / (1 - (time if time < 1 else next_time)))
+    drift = v + sigma**2 / (2 * time) * (x + (1 - time) * v)
+    return x + drift * dt, sigma * np.sqrt(-dt)
+
+
 def cosine_noise_schedule(num_steps, dtype, offset=0.008, max_beta=0.999):
     """Nichol and Dhariwal 2021, equation 17."""
     assert dtype is float
@@ -93,6 +106,18 @@ def make_loss(rng):
     }
 
 
+def make_step(rng):
+    return {
+        **vectors("x", "velocity")(rng),
+        "next_t": np.asarray(rng.uniform(0.6, 0.9)),
+        "noise_level": np.asarray(rng.uniform(0.5, 1.5)),
+    }
+
+
+def make_later_step(rng):
+    return {**make_step(rng), "t": np.asarray(rng.uniform(0.2, 0.4))}
+
+
 def make_noised(rng):
     return {
         "data": rng.normal(size=DIMENSIONS),
@@ -125,6 +150,8 @@ ROWS = [
         make_loss,
         gradients=Gradients(targets=("targets",)),
     ),
+    Row(flow_sde_step, make_later_step, precision=Precision(condition=8.0)),
+    Row(flow_sde_step, make_step, "first step", settings={"t": 0.0}),
     Row(
         cosine_noise_schedule,
         lambda rng: {},

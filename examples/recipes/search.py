@@ -1,10 +1,11 @@
-"""Losses of agents that search: Gumbel MuZero.
+"""Losses of agents that search: AlphaZero, MuZero and Gumbel MuZero.
 
-There is no tree search here: `mctx` has one. A batch of B sequences of K steps has the
-fields
+There is no tree search here: `mctx` has those of all three. A batch of B sequences of K
+steps, for all but AlphaZero, has the fields
 
     s                 first observations, [B, ...],
     a_tm1, r_t        actions and rewards, [B, K],
+    action_weights    policies of the searches, such as shares of visits, [B, K+1, A],
     returns           n-step returns, from the values of the searches, [B, K+1],
     sample_mask       False after an end, [B, K+1].
 
@@ -19,6 +20,25 @@ import jax.numpy as jnp
 import rlaxlib
 
 from .value_based import valid  # noqa: TID252 - Any package.
+
+
+def alphazero(params, apply, batch):
+    """AlphaZero: the policy of a search is learned, and the outcome of the game.
+
+    `apply` returns logits, [B, A], masked by legal actions, and values, [B]. A batch of
+    positions `s`, [B, ...], has the shares of visits in their searches,
+    `action_weights`, [B, A], and `returns`, [B]: the outcome for the player to move.
+    Returns of two players have a discount of -1. Silver et al., 2018,
+    https://doi.org/10.1126/science.aar6404. Source:
+    github.com/google-deepmind/open_spiel@15e351c,
+    open_spiel/python/algorithms/alpha_zero/model.py, by others, the same loss but for
+    the decay of weights, which is the optimizer's here. Usual (paper): 800 simulations,
+    Dirichlet noise 0.3, 0.15 and 0.03 for chess, shogi and Go, with a fraction of 0.25,
+    SGD 0.2 with momentum 0.9, lowered by factors of 10, batch 4,096, weight decay 1e-4.
+    """
+    logits, v = apply(params, batch.s)
+    policy_loss = rlaxlib.categorical_cross_entropy(batch.action_weights, logits)
+    return jnp.mean(policy_loss + jnp.square(v - batch.returns))
 
 
 def model_losses(policy_loss, v_logits, r_logits, batch, value_cost, max_value):
@@ -40,6 +60,25 @@ def unrolled_mean(loss):
     return jnp.mean(loss[:, 0] + jnp.mean(loss[:, 1:], axis=1))
 
 
+def muzero(params, apply, batch, value_cost=1.0, max_value=300.0):
+    """MuZero: policy, value and reward of a model, unrolled over K steps.
+
+    Schrittwieser et al., 2019, https://arxiv.org/abs/1911.08265. Source:
+    github.com/google-research/google-research@30adf0e, muzero/learner.py, by others:
+    rewards after an end have no loss there, and the steps before it weigh more (a
+    cosine of 0.99 at random inputs). Here the weights are those of the paper. Usual
+    (paper): K = 5, n = 10, 50 simulations, M = 601 bins in [-300, 300], discount 0.997,
+    Dirichlet noise 0.25 with a fraction of 0.25, SGD 0.05 with momentum 0.9, annealed,
+    batch 1,024, weight decay 1e-4, value cost 0.25 with Reanalyse; on board games
+    outcomes as returns, 800 simulations.
+    """
+    logits, *heads = apply(params, batch.s, batch.a_tm1)
+    target = valid(batch, batch.action_weights)
+    policy_loss = rlaxlib.categorical_cross_entropy(target, logits)
+    loss = model_losses(policy_loss, *heads, batch, value_cost, max_value)
+    return unrolled_mean(loss)
+
+
 def gumbel_muzero(
     params,
     apply,
@@ -50,9 +89,9 @@ def gumbel_muzero(
     c_scale=0.1,
     rescale_values=True,
 ):
-    """Gumbel MuZero: policy, value and reward of a model, unrolled over K steps.
+    """Gumbel MuZero: MuZero, whose policy learns the completed values of a search.
 
-    The batch has the prior logits of the searches,
+    In place of `action_weights` the batch has the prior logits of the searches,
     `logits`, `q` and `visits`, [B, K+1, A], and the values of the network at the roots,
     `v`, [B, K+1]. Danihelka et al., 2022,
     https://openreview.net/forum?id=bERaNdoegnO. Source:

@@ -14,7 +14,7 @@ from recipes.continuous import ActorCritic
 import rlaxlib
 from zoo.networks import forward, mlp
 from zoo.planning import joint, window
-from zoo.tasks import corridor
+from zoo.tasks import Task, corridor
 from zoo.training import Agent, Entry, begin, descend, online
 
 TASK = corridor()
@@ -193,6 +193,130 @@ GUMBEL = partial(
         mctx.qtransform_completed_by_mix_value, value_scale=SCALE, **RESCALE
     ),
 )
+MUZERO = partial(mctx.muzero_policy, num_simulations=8)
+
+
+# --- AlphaZero: a game of two players, whose rules are known. ---
+
+HEAP = 12
+GAMES = 8
+
+
+def nim():
+    """Return Nim: two players take 1 to 3 sticks in turn, and the last one wins.
+
+    The reward is that of the player who moved, whose return is minus that of the next:
+    the discount is -1. A heap of a multiple of 4 is lost.
+    """
+
+    def step(_, heap, a):
+        heap = jnp.maximum(heap - a - 1, 0)
+        return heap, 1.0 * (heap == 0), heap == 0
+
+    return Task(
+        about=f"Nim: the last of up to {HEAP} sticks wins, against a perfect player",
+        reset=lambda key: jax.random.randint(key, (), 1, HEAP + 1),
+        observe=lambda heap: jax.nn.one_hot(heap, HEAP + 1),
+        step=step,
+        limit=HEAP,
+        actions=3,
+        random=-0.46,
+        best=1.0,
+        discount=-1.0,
+    )
+
+
+NIM = nim()
+
+
+def against_perfect(task, act, key):
+    """Return the mean outcome of games that can be won, against a perfect player."""
+
+    def turn(carry, key):
+        heap, outcome = carry
+        left = heap - act(key, task.observe(heap)) - 1
+        outcome = jnp.where((heap > 0) & (left <= 0), 1.0, outcome)
+        reply = jnp.where(left % 4 == 0, 1, left % 4)
+        lost = (left > 0) & (left == reply)
+        return (jnp.maximum(left - reply, 0), jnp.where(lost, -1.0, outcome)), None
+
+    def game(key, heap):
+        keys = jax.random.split(key, HEAP // 2)
+        return jax.lax.scan(turn, (heap, 0.0), keys)[0][1]
+
+    heaps = jnp.array([heap for heap in range(1, HEAP + 1) if heap % 4])
+    return jnp.mean(jax.vmap(game)(jax.random.split(key, len(heaps)), heaps))
+
+
+class Positions(NamedTuple):
+    """Positions, as the recipe has them."""
+
+    s: jax.Array
+    action_weights: jax.Array
+    returns: jax.Array
+
+
+def policy_and_value(params, s):
+    """Return logits, [B, A], and values, [B]."""
+    x = forward(params, s)
+    return x[..., :-1], jnp.tanh(x[..., -1])
+
+
+def alphazero(fault):
+    """Return an agent that plays both sides; its policy is evaluated without search.
+
+    It learns from positions of finished games. Their searches, which AlphaZero stores,
+    are made anew.
+    """
+    optimizer = optax.adam(1e-2)
+
+    def search(params, key, s):
+        def predict(s):
+            logits, v = policy_and_value(params, s)
+            return {"prior_logits": logits, "value": v, "embedding": s}
+
+        def recurrent(_, key, a, s):
+            heap = jnp.argmax(s, axis=-1)
+            heap, reward, over = jax.vmap(NIM.step)(heap, heap, a)
+            root = predict(NIM.observe(heap))
+            s = root.pop("embedding")
+            discount = jnp.where(over, 0.0, fault.bootstrap * NIM.discount)
+            reward = fault.reward * reward
+            return mctx.RecurrentFnOutput(reward=reward, discount=discount, **root), s
+
+        inputs = None, key, mctx.RootFnOutput(**predict(s)), recurrent
+        return mctx.muzero_policy(*inputs, num_simulations=16)
+
+    def act(state, key, s):
+        return search(state.params, key, s[None]).action[0]
+
+    def update(state, key, batch):
+        draw_key, search_key = jax.random.split(key)
+        returns = jax.vmap(rlaxlib.linear_recurrence, (0, 0, None))
+        returns = returns(batch.discount_t, batch.r_t, 0.0)
+        finished = jnp.cumsum((batch.r_t != 0)[:, ::-1], axis=1)[:, ::-1] > 0
+        logits = jnp.where(finished, 0.0, -jnp.inf).ravel()
+        rows = jax.random.categorical(draw_key, logits, shape=(64,))
+        s = batch.s_tm1.reshape(-1, HEAP + 1)[rows]
+        weights = search(state.params, search_key, s).action_weights
+        positions = Positions(s, weights, returns.ravel()[rows])
+
+        def loss(params):
+            return recipes.alphazero(params, policy_and_value, positions)
+
+        return descend(state, loss, optimizer)
+
+    return Agent(
+        init=lambda key: begin(mlp(key, HEAP + 1, HIDDEN, 4, scale=0.1), optimizer),
+        act=act,
+        best=lambda state, _, s: jnp.argmax(policy_and_value(state.params, s)[0]),
+        update=update,
+    )
+
+
+def alphazero_run(key, fault):
+    settings = {"updates": 60, "num": GAMES, "steps": 16, "score": against_perfect}
+    return online(NIM, alphazero(fault), **settings)(key, fault)
 
 
 # --- SPO: particles in the corridor itself, whose rules are known. ---
@@ -274,6 +398,10 @@ def smc_run(key, fault):
 
 
 ENTRIES = {
+    "alphazero": entry("search.alphazero", NIM, alphazero_run, 0.9),
+    "muzero": entry(
+        "search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95
+    ),
     "gumbel_muzero": entry(
         "search.gumbel_muzero",
         TASK,

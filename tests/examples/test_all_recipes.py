@@ -324,6 +324,7 @@ OF_TRANSITIONS = (
     "gumbel_muzero",
     "happo",
     "mappo",
+    "muzero",
     "qmix",
     "reppo_critic",
     "vdn",
@@ -479,7 +480,7 @@ def test_the_last_true_next_observation_is_bootstrapped_from():
         assert differ(*(run(name, batch=x) for x in (batch, changed))), name
 
 
-@pytest.mark.parametrize("name", ["gumbel_muzero"])
+@pytest.mark.parametrize("name", ["muzero", "gumbel_muzero"])
 def test_states_after_an_end_of_a_search_may_hold_nan(name):
     batch = LOSSES[name][0].arguments["batch"]
     mask = batch.sample_mask

@@ -153,6 +153,8 @@ AGREEMENT = {
     "masked_ppo": EQUAL,
     "recurrent_ppo": EQUAL,
     # search.py
+    "alphazero": EQUAL,
+    "muzero": cosine(0.99, "no rewards after an end, and means over valid steps"),
     "gumbel_muzero": EQUAL,
     # value_based.py
     "munchausen_iqn": EQUAL,

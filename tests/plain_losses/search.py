@@ -5,9 +5,11 @@ import jax.numpy as jnp
 from recipes import search as recipes
 
 from plain_losses.common import (
+    PAIR_PARAMS,
     SEARCH,
     A,
     B,
+    Batch,
     Case,
     F,
     M,
@@ -15,12 +17,20 @@ from plain_losses.common import (
     cross_entropy,
     normal,
     of,
+    policy_and_value,
     rescale,
     seed,
     two_hot,
 )
 
 seed(__name__)
+
+POSITIONS = Batch(
+    s=normal(B, F),
+    action_weights=jax.nn.softmax(normal(B, A)),
+    returns=jnp.array([1.0, -1.0, 0.0, 1.0]),
+)
+VISITED = SEARCH._replace(action_weights=jax.nn.softmax(normal(B, T + 1, A)))
 
 
 def model(w, s, a):
@@ -31,6 +41,47 @@ def model(w, s, a):
         (s @ x).reshape(B, *n)
         for x, n in zip((policy, value, reward), shapes, strict=True)
     )
+
+
+def plain_alphazero(p, t):
+    """google-deepmind/open_spiel@15e351c.
+
+    open_spiel/python/algorithms/alpha_zero/model.py, without the decay of weights.
+    """
+    policy_logits, values = policy_and_value(p, POSITIONS.s)
+    loss_value = jnp.mean((values - POSITIONS.returns) ** 2)
+    loss_policy = jnp.mean(cross_entropy(POSITIONS.action_weights, policy_logits))
+    return loss_policy + loss_value
+
+
+def encoded(x):
+    """Return the two-hot encodings of rescaled values."""
+    return two_hot(rescale(x), jnp.linspace(-300, 300, M))
+
+
+def plain_muzero(p, t):
+    """google-research/google-research@30adf0e, muzero/learner.py: compute_loss.
+
+    With the masks of muzero/core.py: make_target. Its gradients are scaled, not its
+    losses.
+    """
+    b, (logits, v_logits, r_logits) = VISITED, model(p, VISITED.s, VISITED.a_tm1)
+    policy_mask = b.sample_mask.astype(float)
+    reward_mask = jnp.pad(policy_mask[:, :-1], ((0, 0), (1, 0)))
+    masks = jnp.ones((B, T + 1)), reward_mask, policy_mask
+    r_t = jnp.pad(b.r_t, ((0, 0), (1, 0)))
+    r_logits = jnp.pad(r_logits, ((0, 0), (1, 0), (0, 0)))
+    losses = (
+        cross_entropy(encoded(b.returns * policy_mask), v_logits),
+        cross_entropy(encoded(r_t), r_logits),
+        cross_entropy(b.action_weights, logits),
+    )
+    total = 0.0
+    for loss, mask in zip(losses, masks, strict=True):
+        scale = 1 / jnp.maximum(jnp.sum(mask[:, 1:], axis=-1), 1)
+        weights = jnp.concatenate([jnp.ones((B, 1)), *T * [scale[:, None]]], axis=1)
+        total += jnp.sum(weights * mask * loss, axis=1)
+    return jnp.mean(total)
 
 
 def plain_gumbel_muzero(p, t):
@@ -60,6 +111,10 @@ def plain_gumbel_muzero(p, t):
 HEADS = normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)
 
 CASES = {
+    "alphazero": Case(
+        of(recipes.alphazero, policy_and_value, POSITIONS), plain_alphazero, PAIR_PARAMS
+    ),
+    "muzero": Case(of(recipes.muzero, model, VISITED), plain_muzero, (HEADS, None)),
     "gumbel_muzero": Case(
         of(recipes.gumbel_muzero, model, SEARCH), plain_gumbel_muzero, (HEADS, None)
     ),

@@ -1,15 +1,15 @@
 """Losses of agents that search: AlphaZero, MuZero and Gumbel MuZero.
 
 There is no tree search here: `mctx` has those of all three. A batch of B sequences of K
-steps, for all but AlphaZero, has the fields
+steps, or of B positions for AlphaZero, has the fields
 
-    s                 first observations, [B, ...],
+    s                 observations: positions, or the first of a sequence, [B, ...],
     a_tm1, r_t        actions and rewards, [B, K],
-    action_weights    policies of the searches, such as shares of visits, [B, K+1, A],
-    returns           n-step returns, from the values of the searches, [B, K+1],
+    action_weights    shares of visits in the searches, [B, K+1, A], or [B, A],
+    returns           n-step returns by the searches, [B, K+1], or outcomes, [B],
     sample_mask       False after an end, [B, K+1].
 
-`apply(params, s, a)` unrolls the model over the actions, and scales the gradients into
+For models `apply(params, s, a)` unrolls over the actions, and scales the gradients into
 its state by ½ at each step. It returns logits of the policy, [B, K+1, A], of values,
 [B, K+1, M], and of rewards, [B, K, M]. Needs `value_based.py` in the same package.
 """

@@ -9,9 +9,10 @@ steps, or of B positions for AlphaZero, has the fields
     returns           n-step returns by the searches, [B, K+1], or outcomes, [B],
     sample_mask       False after an end, [B, K+1].
 
-For models `apply(params, s, a)` unrolls over the actions, and scales the gradients into
-its state by ½ at each step. It returns logits of the policy, [B, K+1, A], of values,
-[B, K+1, M], and of rewards, [B, K, M]. Needs `value_based.py` in the same package.
+To learn a model, `apply(params, s, a)` unrolls it over the actions, and scales the
+gradients into its state by ½ at each step. It returns logits of the policy, [B, K+1,
+A], of values, [B, K+1, M], and of rewards, [B, K, M]. Needs `value_based.py` in the
+same package.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""Losses and rewards of exploration: RND, NGU, ICM, bootstrapped DQN.
+"""Losses and rewards of exploration: RND, with PPO too, NGU, ICM, bootstrapped DQN.
 
 A batch of B transitions or streams has the fields of `value_based.py`. Needs it and
 `policy_gradient.py` in the same package.
@@ -11,7 +11,13 @@ import jax.numpy as jnp
 
 import rlaxlib
 
-from .policy_gradient import log_probs, retrace_errors  # noqa: TID252 - Any package.
+from .policy_gradient import (  # noqa: TID252 - Any package.
+    advantages,
+    entropy,
+    log_probs,
+    retrace_errors,
+    value_loss,
+)
 from .value_based import valid  # noqa: TID252 - Any package.
 
 
@@ -31,16 +37,12 @@ def rnd(params, target_params, apply, batch):
 
 
 def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
-    """RND, rewards of B streams, for PPO with a second value function.
+    """RND, rewards of B streams, for `rnd_ppo`.
 
-    `ppo_lagrangian` shows two value functions; here the advantages are added. Those of
-    these rewards go on over the ends of episodes: their `discount_t` is the intrinsic
-    discount everywhere, and `truncated_t` None. `state.carried` has shape [B], the
-    moments are those of all streams. Burda et al., 2018,
-    https://arxiv.org/abs/1810.12894. Source:
+    `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
+    2018, https://arxiv.org/abs/1810.12894. Source:
     github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py. Usual:
-    intrinsic discount 0.99, coefficient 1 against 2 for the extrinsic advantages, whose
-    discount is 0.999 in the paper and by default 0.99 in the code.
+    intrinsic discount 0.99.
     """
     features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
     shared = [None] * len(rlaxlib.RndState._fields)
@@ -52,6 +54,48 @@ def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
 
     rewards = jax.vmap(rewards, (0, 0, axes, 0), (0, axes), axis_name="b")
     return rewards(*features, state, batch.sample_mask)
+
+
+def novelty(batch, discount):
+    """Return streams of intrinsic rewards, whose returns go on over all ends."""
+    discount_t = jnp.full_like(batch.r_t, discount)
+    batch = batch._replace(r_t=batch.intrinsic_r_t, discount_t=discount_t)
+    v_tm1, v_t = batch.intrinsic_v_tm1, batch.intrinsic_v_t
+    return batch._replace(v_tm1=v_tm1, v_t=v_t, truncated_t=None)
+
+
+def rnd_ppo(
+    params,
+    apply,
+    batch,
+    epsilon=0.1,
+    entropy_cost=1e-3,
+    scales=(2.0, 1.0),
+    discount=0.99,
+):
+    """RND, PPO: two value functions, of episodes and of the rewards of novelty.
+
+    Added to `rnd`. `apply` returns logits and both values. The batch has the rewards of
+    `rnd_rewards`, `intrinsic_r_t`, [B, T], and their values when the policy acted,
+    `intrinsic_v_tm1` and `intrinsic_v_t`, [B, T], whose returns go on over the ends of
+    episodes: after an end `intrinsic_v_t` is the value of the first observation of the
+    next. Burda et al., 2018, https://arxiv.org/abs/1810.12894. Source:
+    github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py, the same loss.
+    Usual: streams of 128 steps, 32 environments, coefficients 2 and 1 of the extrinsic
+    and the intrinsic advantages, λ 0.95, intrinsic discount 0.99, extrinsic 0.999 in
+    the paper and by default 0.99 in the code, 4 epochs of 4 minibatches, Adam 1e-4.
+    """
+    (adv_t, target), (intrinsic_adv_t, intrinsic_target) = (
+        advantages(x, lambda_=0.95) for x in (batch, novelty(batch, discount))
+    )
+    logits, v, intrinsic_v = apply(params, valid(batch, batch.s_tm1))
+    ratios = (log_probs(x, batch.a_tm1) for x in (logits, batch.logits_tm1))
+    adv_t, mask = scales[0] * adv_t + scales[1] * intrinsic_adv_t, batch.sample_mask
+    surrogate = jax.vmap(rlaxlib.ppo_clip_loss, (0, 0, 0, None))
+    policy_loss, _ = surrogate(*ratios, adv_t, epsilon, sample_mask=mask)
+    loss = rlaxlib.masked_mean(policy_loss, mask=mask) + value_loss(v, target, batch)
+    loss = loss + value_loss(intrinsic_v, intrinsic_target, batch)
+    return loss - entropy_cost * entropy(logits, batch)
 
 
 def ngu_embedding(params, apply, batch):

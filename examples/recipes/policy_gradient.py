@@ -449,7 +449,7 @@ def lagrange_multiplier(cost, state, limit=25.0):
     return controller.update(state, cost)
 
 
-# --- MPO, V-MPO, Muesli, Gumbel MuZero. ---
+# --- MPO, V-MPO, Muesli. ---
 
 
 def categorical_mpo(params, target_params, apply, batch, bounds=(0.1, 0.0025)):
@@ -539,47 +539,90 @@ def muesli(params, target_params, apply, batch, scale=1.0, value_cost=0.25):
     return tuple(rlaxlib.masked_mean(x, mask=mask) for x in (loss, adv_t**2))
 
 
-def gumbel_muzero(
-    params,
-    apply,
-    batch,
-    value_cost=0.25,
-    max_value=300.0,
-    c_visit=50.0,
-    c_scale=0.1,
-    rescale_values=True,
+# --- SPO: a search by particles, with the losses of MPO. ---
+
+
+def smc_step(key, policy, step, particles):
+    """Return particles after a step of the model, and their TD errors."""
+    s, a, v, first_a, alive = particles
+    s, r_t, discount_t = step(s, a)
+    a, v_t = policy(key, s)
+    td_error = jnp.where(alive, r_t + discount_t * v_t - v, 0.0)
+    return (s, a, v_t, first_a, alive & (discount_t > 0)), td_error
+
+
+def smc_search(
+    key, policy, step, state, temperature, num_particles=16, depth=4, period=4
 ):
-    """Gumbel MuZero: policy, value and reward of a model, unrolled over K steps.
+    """SPO, search: particles in a model, weighed by their advantages.
 
-    `apply(params, s, a)` returns logits, [B, K+1, A], and logits of values, [B, K+1,
-    M], and rewards, [B, K, M]. The batch has `s`, [B, ...], `a_tm1` and `r_t`, [B, K];
-    of the searches the prior logits, `logits`, `q` and `visits`, [B, K+1, A], and the
-    root values, `v`; the n-step returns, `returns`, [B, K+1]; and `sample_mask`, [B,
-    K+1], False after an end. There the value and the reward learn 0, and the policy
-    nothing. The K unrolled steps weigh 1/K each, the root 1, as in MuZero. Danihelka et
-    al., 2022, https://openreview.net/forum?id=bERaNdoegnO. Source:
-    github.com/google-deepmind/mctx@b53073f, mctx/_src/qtransforms.py, the same targets
-    of the policy. Usual (paper; the code): K = 5, M = 601 bins in [-300, 300], c_visit
-    50, c_scale 1 on board games and 0.1 on Atari, values rescaled to [0, 1] as in mctx;
-    gradients into the model's state scaled by ½ at each step.
+    `state` is a state of the model. Of states of N particles, `policy(key, s)` returns
+    actions and values, and `step(s, a)` the next states, rewards and discounts, 0 after
+    an end. Returns their first actions and weights, `a_samples` and `weights`, [N], and
+    the advantages of the actions first sampled, `advs`, [N]. Act by an action sampled
+    with its weight. Macfarlane et al., 2024, https://arxiv.org/abs/2402.07963. Source:
+    github.com/EdanToledo/Stoix@8fff19c, stoix/systems/spo/ff_spo.py, by an author, the
+    same weights; there particles are sampled independently, and advantages lack the
+    last TD error of an episode that ends. Usual: 16 particles, 4
+    steps, resampled every 4 steps, discount 1 in the search, `temperature` the softplus
+    of the first dual variable.
     """
-    logits, v_logits, r_logits = apply(params, batch.s, batch.a_tm1)
-    tx, num_bins = rlaxlib.SIGNED_HYPERBOLIC_PAIR, v_logits.shape[-1]
-    pair = rlaxlib.muzero_pair(-max_value, max_value, num_bins, tx)
+    act_key, key = jax.random.split(key)
+    num, zeros = (num_particles,), jnp.zeros(num_particles)
+    s = jax.tree.map(lambda x: jnp.broadcast_to(x, num + jnp.shape(x)), state)
+    a, v = policy(act_key, s)
+    particles, logits, advs = (s, a, v, a, jnp.ones(num, bool)), zeros, zeros
+    for t, step_key in enumerate(jax.random.split(key, depth)):
+        act_key, resample_key = jax.random.split(step_key)
+        particles, td_error = smc_step(act_key, policy, step, particles)
+        logits, advs = logits + td_error / temperature, advs + td_error
+        if (t + 1) % period == 0:
+            i = rlaxlib.systematic_resample(resample_key, jax.nn.softmax(logits))
+            particles, logits = jax.tree.map(lambda x, i=i: x[i], particles), zeros
+    return particles[3], jax.nn.softmax(logits), advs
 
-    def policy_target(*search):
-        rescale = {"rescale_values": rescale_values}
-        return rlaxlib.gumbel_policy_targets(*search, c_visit, c_scale, **rescale)
 
-    fields = batch.logits, batch.q, batch.visits, batch.v, batch.returns
-    *search, returns = valid(batch, fields)
-    targets = jax.vmap(jax.vmap(policy_target))(*search)
-    r_t = valid(batch, jnp.pad(batch.r_t, ((0, 0), (0, 1))))[:, :-1]
-    cross_entropy = rlaxlib.categorical_cross_entropy
-    loss = valid(batch, cross_entropy(targets, logits))
-    loss = loss + value_cost * cross_entropy(pair.apply(returns), v_logits)
-    loss = loss.at[:, 1:].add(cross_entropy(pair.apply(r_t), r_logits))
-    return jnp.mean(loss[:, 0] + jnp.mean(loss[:, 1:], axis=1))
+def smc_actor(params, target_params, apply, batch, bounds=(0.5, 1e-3)):
+    """SPO, actor: the weighted actions of a search are the targets, as in MPO.
+
+    Sequential Monte Carlo policy optimisation: `spo` is simple policy optimisation.
+    `apply.actor` returns logits, [B, T, A], and `params.duals` are the parameters of
+    temperature and KL constraint. The batch has the results of `smc_search` too,
+    `a_samples`, `weights` and `advs`, [B, T, N].
+    Macfarlane et al., 2024, https://arxiv.org/abs/2402.07963. Source:
+    github.com/EdanToledo/Stoix@8fff19c, stoix/systems/spo/ff_spo.py, by an author, the
+    same loss. Usual: KL bounds 0.5 and 1e-3, duals at first 3, Adam 3e-4, 1e-3 for the
+    duals, batch 32 streams of 32 steps, 128 updates for each 32 steps of all
+    environments, target networks updated at a rate of 0.005.
+    """
+    s_tm1, a, weights, advs = valid(
+        batch, (batch.s_tm1, batch.a_samples, batch.weights, batch.advs)
+    )
+    logits, old_logits = (apply.actor(p.actor, s_tm1) for p in (params, target_params))
+    eta, alpha = map(rlaxlib.LagrangePenalty, params.duals, bounds)
+    e_step = rlaxlib.mpo_compute_weights_and_temperature_loss
+    temperature_loss, _, _ = e_step(advs, eta, jax.nn.softplus, sample_axis=-1)
+    log_prob = jax.vmap(log_probs, (None, -1), -1)(logits, a)
+    kl = rlaxlib.categorical_kl_divergence(jax.lax.stop_gradient(old_logits), logits)
+    kl_loss, alpha_loss, _ = rlaxlib.kl_constraint_loss(kl, alpha, jax.nn.softplus)
+    loss = temperature_loss - jnp.sum(weights * log_prob, axis=-1)
+    loss = loss + kl_loss + alpha_loss
+    return rlaxlib.masked_mean(loss, mask=batch.sample_mask)
+
+
+def smc_critic(params, target_params, apply, batch, lambda_=0.95):
+    """SPO, critic: λ-returns of the rewards received, with target values.
+
+    `apply.critic` returns values, [B, T]. Macfarlane et al., 2024,
+    https://arxiv.org/abs/2402.07963. Source: github.com/EdanToledo/Stoix@8fff19c,
+    stoix/systems/spo/ff_spo.py, by an author, the same loss. Usual: discount 0.99, λ
+    0.95, Adam 3e-4, gradients clipped to a norm of 0.5.
+    """
+    s_tm1, s_t = valid(batch, (batch.s_tm1, batch.s_t))
+    v, v_t = apply.critic(params.critic, s_tm1), apply.critic(target_params.critic, s_t)
+    returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
+    returns = returns(batch.r_t, batch.discount_t, v_t, lambda_, **masks(batch))
+    return value_loss(v, jax.lax.stop_gradient(returns), batch)
 
 
 # --- Discrete SAC. ---

@@ -17,7 +17,7 @@ from zoo.training import FAULTS, Entry, Fault
 FAMILIES = (
     *("value_based", "policy_gradient", "continuous", "offline", "imitation"),
     *("exploration", "streaming", "language", "language_updates", "preferences"),
-    *("constraints", "phases", "multiagent", "goals", "planning", "flows"),
+    *("constraints", "phases", "multiagent", "goals", "planning", "search", "flows"),
     *("evaluation", "plasticity", "gflownets", "curricula"),
 )
 SEEDS = 5

@@ -23,6 +23,7 @@ HEADS = 10
 UPDATES = 600
 NUM = 16  # Environments.
 REPEATS = 8  # Updates from the same streams.
+EPOCHS = 4  # Those of PPO.
 PERIOD = 20
 EPSILON = 0.2
 
@@ -200,6 +201,62 @@ def rnd(params, target, batch):
     return loss + pqn(params, batch)
 
 
+# --- RND with PPO: two value functions. ---
+
+NovelStream = namedtuple(
+    "NovelStream",
+    "s_tm1 a_tm1 r_t discount_t s_t truncated_t sample_mask logits_tm1 v_tm1 v_t "
+    "intrinsic_r_t intrinsic_v_tm1 intrinsic_v_t",
+)
+
+
+def two_values(params, s):
+    """Return logits and the values of both rewards."""
+    x = forward(params["policy"], cells(s))
+    return x[..., :A], x[..., A], x[..., A + 1]
+
+
+def rnd_ppo():
+    """Return an agent that samples its policy, with several updates for each stream."""
+    optimizer = optax.adam(optax.linear_schedule(5e-3, 0.0, EPOCHS * UPDATES))
+
+    def init(key):
+        keys = jax.random.split(key)
+        networks = {
+            "policy": mlp(keys[0], CELLS, HIDDEN, A + 2, scale=0.1),
+            "rnd": mlp(keys[1], CELLS, HIDDEN, FEATURES),
+        }
+        return Learner(begin(networks, optimizer), RND_STATE)
+
+    def act(learner, key, s):
+        return rlaxlib.softmax().sample(key, two_values(learner.params, s)[0])
+
+    def update(learner, key, batch):
+        state, moments = learner
+        args = state.params["rnd"], RANDOM, rnd_features, batch, moments
+        rewards, moments = recipes.rnd_rewards(*args)
+        outputs = two_values(state.params, batch.s_tm1)
+        logits, v_tm1, intrinsic_v_tm1 = outputs
+        _, v_t, _ = two_values(state.params, batch.s_t)
+        # A stream is an episode: after its end comes a first observation, as at its
+        # begin.
+        intrinsic_v_t = jnp.roll(intrinsic_v_tm1, -1, axis=1)
+        values = logits, v_tm1, v_t, rewards, intrinsic_v_tm1, intrinsic_v_t
+        batch = NovelStream(*batch, *values)
+
+        def loss(params):
+            predictor = params["rnd"], RANDOM, rnd_features, flat(batch)
+            return recipes.rnd_ppo(params, two_values, batch) + recipes.rnd(*predictor)
+
+        def one(state, _):
+            return descend(state, loss, optimizer), None
+
+        state, _ = jax.lax.scan(one, state, length=EPOCHS)
+        return Learner(state, moments)
+
+    return Agent(init=init, act=act, best=act, update=update)
+
+
 # --- ICM: what the action changes, predicted in the space of features. ---
 
 
@@ -304,6 +361,7 @@ ENTRIES = {
         agent(rnd, RND_NETWORKS, rnd_bonus, moments=RND_STATE),
         **STREAMS,
     ),
+    "rnd_ppo": entry("rnd_ppo", rnd_ppo(), **STREAMS),
     "icm": entry(
         "icm",
         agent(

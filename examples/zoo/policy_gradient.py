@@ -11,7 +11,7 @@ from recipes import policy_gradient as recipes
 from recipes.continuous import ActorCritic
 
 import rlaxlib
-from zoo import dreamer, recurrent, search
+from zoo import dreamer, recurrent
 from zoo.networks import forward, mlp
 from zoo.tasks import catch, corridor
 from zoo.training import Agent, Entry, State, begin, descend, online
@@ -390,7 +390,6 @@ ENTRIES = {
         "vmpo", CORRIDOR, agent(vmpo_network(CORRIDOR), vmpo, 20), ALL, repeats=EPOCHS
     ),
     "muesli": entry("muesli", CORRIDOR, muesli(CORRIDOR), ALL),
-    "gumbel_muzero": search.ENTRY,
     "dreamer": dreamer.ENTRY,
     "discrete_sac": entry(
         "discrete_sac_critic, discrete_sac_actor, discrete_sac_temperature",

@@ -1,4 +1,4 @@
-"""The zoo's Gumbel MuZero: the tree search of `mctx` in a learned model."""
+"""The zoo's agents that search: by trees of `mctx`, and by particles."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import mctx
 import optax
-from recipes import policy_gradient as recipes
+from recipes import policy_gradient
+from recipes import search as recipes
+from recipes.continuous import ActorCritic
 
 import rlaxlib
 from zoo.networks import forward, mlp
@@ -20,9 +22,7 @@ A = TASK.actions
 HIDDEN, BINS = 32, 21
 SIMULATIONS = 4
 STEPS = 5  # Of the model in an update, and of the returns.
-UPDATES = 2000
 EXPLORATION = 0.2  # Without it, one of 15 seeds stayed at the near end.
-OPTIMIZER = optax.adam(optax.linear_schedule(3e-3, 0.0, UPDATES))
 # As in `examples/muzero.py`, values are not rescaled by their range in a node, which
 # turns the errors of equal values into differences of 1.
 # The policy must be slower than the values: with a scale of 0.1 it stayed at the near
@@ -52,6 +52,7 @@ class Searched(NamedTuple):
     logits: jax.Array
     q: jax.Array
     visits: jax.Array
+    action_weights: jax.Array
     v: jax.Array
     returns: jax.Array
     sample_mask: jax.Array
@@ -83,8 +84,8 @@ def decode(logits):
     return PAIR.apply_inv(jax.nn.softmax(logits))
 
 
-def search(params, key, s):
-    """Return the output of the searches from observations, [B, S]."""
+def search(policy, params, key, s):
+    """Return the output of the searches of a policy of `mctx`, from [B, S]."""
 
     def predict(z):
         return {
@@ -102,13 +103,8 @@ def search(params, key, s):
         return output, z
 
     z = encode(params, s)
-    return mctx.gumbel_muzero_policy(
-        *(None, key, mctx.RootFnOutput(embedding=z, **predict(z)), recurrent),
-        num_simulations=SIMULATIONS,
-        qtransform=partial(
-            mctx.qtransform_completed_by_mix_value, value_scale=SCALE, **RESCALE
-        ),
-    )
+    root = mctx.RootFnOutput(embedding=z, **predict(z))
+    return policy(None, key, root, recurrent)
 
 
 def apply(params, s, a):
@@ -125,8 +121,8 @@ def apply(params, s, a):
     return *heads, jnp.swapaxes(r_logits, 0, 1)
 
 
-def searched(params, key, batch):
-    """Return a batch of the recipe, of windows that are searched anew (Reanalyse).
+def searched(policy, params, key, batch):
+    """Return a batch of the recipes, of windows that are searched anew (Reanalyse).
 
     The model learns that nothing follows a cut, as an end; the returns bootstrap there.
     """
@@ -135,10 +131,10 @@ def searched(params, key, batch):
     valid = jnp.pad(valid, ((0, 0), (1, 0)), constant_values=True)
     batch = window(batch)
     num, length, _ = batch.s.shape
-    tree = search(params, key, batch.s.reshape(num * length, -1)).search_tree
-    summary = tree.summary()
+    output = search(policy, params, key, batch.s.reshape(num * length, -1))
+    tree, summary = output.search_tree, output.search_tree.summary()
     root = tree.children_prior_logits[:, 0], summary.qvalues, summary.visit_counts
-    found = (*root, tree.raw_values[:, 0], summary.value)
+    found = *root, output.action_weights, tree.raw_values[:, 0], summary.value
     *root, value = (x.reshape(num, length, *x.shape[1:]) for x in found)
     returns = jax.vmap(rlaxlib.n_step_bootstrapped_returns, (0, 0, 0, None))(
         *(batch.r_t, batch.discount_t, value[:, 1:], STEPS), truncated_t=cut
@@ -148,12 +144,13 @@ def searched(params, key, batch):
     return Searched(*first, *root, returns, valid)
 
 
-def gumbel_muzero():
-    """Return an agent that acts by search; its policy is evaluated without."""
+def muzero_run(policy, recipe, updates, **settings):
+    """Return the run of an agent that acts by a search; its policy is evaluated."""
+    optimizer = optax.adam(optax.linear_schedule(3e-3, 0.0, updates))
 
     def act(state, key, s):
         search_key, explore_key, action_key = jax.random.split(key, 3)
-        action = search(state.params, search_key, s[None]).action[0]
+        action = search(policy, state.params, search_key, s[None]).action[0]
         explores = jax.random.bernoulli(explore_key, EXPLORATION)
         return jnp.where(explores, jax.random.randint(action_key, (), 0, A), action)
 
@@ -161,30 +158,129 @@ def gumbel_muzero():
         return jnp.argmax(forward(state.params.policy, encode(state.params, s)))
 
     def update(state, key, batch):
-        batch = searched(state.params, key, batch)
+        batch = searched(policy, state.params, key, batch)
 
         def loss(params):
-            return recipes.gumbel_muzero(
-                *(params, apply, batch),
-                **{"max_value": MAX_VALUE, "c_scale": SCALE, **RESCALE},
-            )
+            return recipe(params, apply, batch, max_value=MAX_VALUE, **settings)
 
-        return descend(state, loss, OPTIMIZER)
+        return descend(state, loss, optimizer)
 
-    return Agent(
-        init=lambda key: begin(init(key), OPTIMIZER),
+    agent = Agent(
+        init=lambda key: begin(init(key), optimizer),
         act=act,
         best=best,
         update=update,
     )
+    return online(TASK, agent, updates, steps=1, replay=16, window=STEPS)
 
 
-ENTRY = Entry(
-    recipe="policy_gradient.gumbel_muzero",
-    run=online(TASK, gumbel_muzero(), UPDATES, steps=1, replay=16, window=STEPS),
-    about=TASK.about,
-    random=TASK.random,
-    best=TASK.best,
-    states=0.95,
-    fails=("reward", "bootstrap"),
+def entry(recipe, task, run, states):
+    return Entry(
+        recipe=recipe,
+        run=run,
+        about=task.about,
+        random=task.random,
+        best=task.best,
+        states=states,
+        fails=("reward", "bootstrap"),
+    )
+
+
+GUMBEL = partial(
+    mctx.gumbel_muzero_policy,
+    num_simulations=SIMULATIONS,
+    qtransform=partial(
+        mctx.qtransform_completed_by_mix_value, value_scale=SCALE, **RESCALE
+    ),
 )
+
+
+# --- SPO: particles in the corridor itself, whose rules are known. ---
+
+
+class Particles(NamedTuple):
+    """Streams, [B, T], with the results of searches, [B, T, N]."""
+
+    s_tm1: jax.Array
+    a_tm1: jax.Array
+    r_t: jax.Array
+    discount_t: jax.Array
+    s_t: jax.Array
+    truncated_t: jax.Array
+    sample_mask: Any
+    a_samples: jax.Array
+    weights: jax.Array
+    advs: jax.Array
+
+
+def value(params, s):
+    return forward(params, s)[..., 0]
+
+
+SMC = ActorCritic(forward, value)
+
+
+def smc(fault):
+    """Return an agent that acts by particles; its policy is evaluated without them."""
+    optimizer = optax.adam(3e-3)
+
+    def search(params, key, s):
+        def policy(key, x):
+            logits = forward(params.actor, TASK.observe(x))
+            v = value(params.critic, TASK.observe(x))
+            return rlaxlib.softmax().sample(key, logits), v
+
+        def step(x, a):
+            x, reward, over = TASK.step(None, x, a)
+            return x, fault.reward * reward, fault.bootstrap * jnp.where(over, 0.0, 1.0)
+
+        temperature = jax.nn.softplus(params.duals[0])
+        return policy_gradient.smc_search(key, policy, step, jnp.argmax(s), temperature)
+
+    def act(state, key, s):
+        search_key, key = jax.random.split(key)
+        a_samples, weights, _ = search(state.target, search_key, s)
+        return a_samples[jax.random.categorical(key, jnp.log(weights))]
+
+    def update(state, key, batch):
+        keys = jax.random.split(key, batch.r_t.shape)
+        searches = jax.vmap(jax.vmap(search, (None, 0, 0)), (None, 0, 0))
+        batch = Particles(*batch, *searches(state.target, keys, batch.s_tm1))
+
+        def loss(params):
+            actor = policy_gradient.smc_actor(
+                params, state.target, SMC, batch, (0.5, 0.01)
+            )
+            return actor + policy_gradient.smc_critic(params, state.target, SMC, batch)
+
+        return descend(state, loss, optimizer, rate=0.05)
+
+    def init(key):
+        keys = jax.random.split(key)
+        actor = mlp(keys[0], TASK.size, HIDDEN, A, scale=0.1)
+        return ActorCritic(actor, mlp(keys[1], TASK.size, HIDDEN, 1), jnp.ones(2))
+
+    def best(state, _, s):
+        return jnp.argmax(forward(state.params.actor, s))
+
+    return Agent(
+        init=lambda key: begin(init(key), optimizer), act=act, best=best, update=update
+    )
+
+
+def smc_run(key, fault):
+    settings = {"updates": 300, "steps": 5, "replay": 32, "window": 5}
+    return online(TASK, smc(fault), **settings)(key, fault)
+
+
+ENTRIES = {
+    "gumbel_muzero": entry(
+        "search.gumbel_muzero",
+        TASK,
+        muzero_run(GUMBEL, recipes.gumbel_muzero, 2000, c_scale=SCALE, **RESCALE),
+        0.95,
+    ),
+    "smc_policy_optimization": entry(
+        "policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95
+    ),
+}

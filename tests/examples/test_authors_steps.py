@@ -625,3 +625,59 @@ def test_reset_of_bbf():
         combined = params[name] * 0.8 + random_params[name] * 0.2
         np.testing.assert_allclose(found[name], combined, rtol=1e-6)
     np.testing.assert_array_equal(found["q"], random_params["q"])
+
+
+# --- Searches. ---
+
+
+@pytest.mark.parametrize("period", [2, 3, 5])
+@pytest.mark.parametrize("limit", [0.4, 9.0])  # Particles end beyond it.
+def test_search_of_spo(period, limit):
+    """EdanToledo/Stoix@8fff19c, stoix/systems/spo/ff_spo.py: rollout.
+
+    Particles are sampled systematically here. Advantages are compared where none ends.
+    """
+    n, depth, temperature = 6, 4, 0.7
+
+    def policy(key, s):
+        logits = jnp.stack([jnp.sin(s), jnp.cos(s), s], axis=-1)
+        return jax.random.categorical(key, logits), jnp.sin(3 * s)
+
+    def step(s, a):
+        s = 0.9 * s + 0.4 * (a - 1)
+        return s, jnp.cos(5 * s), jnp.where(jnp.abs(s) > limit, 0.0, 1.0)
+
+    def search(key):
+        return policy_gradient.smc_search(
+            key, policy, step, jnp.float32(0.2), temperature, n, depth, period
+        )
+
+    found = jax.jit(search)(KEY)
+    act_key, key = jax.random.split(KEY)
+    embedding = jnp.full(n, 0.2)
+    sampled_action, value = policy(act_key, embedding)
+    root_actions, terminal = sampled_action, jnp.zeros(n, bool)
+    resample_td_weights, gae, ended = jnp.zeros(n), jnp.zeros(n), False
+    for current_depth, step_key in enumerate(jax.random.split(key, depth)):
+        act_key, resample_key = jax.random.split(step_key)
+        embedding, reward, discount = step(embedding, sampled_action)
+        sampled_action, next_value = policy(act_key, embedding)
+        next_value = discount * next_value
+        td_error = reward + next_value - value
+        resample_td_weights += td_error * (1 - terminal)
+        gae += td_error * discount**current_depth
+        terminal, value = terminal | (discount == 0), next_value
+        ended = ended or jnp.any(terminal)
+        if (current_depth + 1) % period == 0:
+            weights = jax.nn.softmax(resample_td_weights / temperature)
+            i = rlaxlib.systematic_resample(resample_key, weights)
+            particles = embedding, sampled_action, root_actions, terminal, value
+            particles = jax.tree.map(lambda x, i=i: x[i], particles)
+            embedding, sampled_action, root_actions, terminal, value = particles
+            resample_td_weights = jnp.zeros(n)
+    weights = jax.nn.softmax(resample_td_weights / temperature)
+    assert ended == (limit == 0.4)
+    np.testing.assert_array_equal(found[0], root_actions)
+    np.testing.assert_allclose(found[1], weights, rtol=1e-4)
+    if limit == 9.0:
+        np.testing.assert_allclose(found[2], gae, rtol=1e-4, atol=1e-6)

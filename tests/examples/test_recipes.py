@@ -21,7 +21,15 @@ MODULES = (
     *("continuous", "exploration", "imitation", "language", "offline"),
     *("policy_gradient", "streaming", "value_based"),
     *("constraints", "flows", "goals", "multiagent"),
-    *("dreamer", "evaluation", "gflownets", "language_updates", "phases", "planning"),
+    *(
+        "dreamer",
+        "evaluation",
+        "gflownets",
+        "language_updates",
+        "phases",
+        "planning",
+        "search",
+    ),
     *("plasticity", "preferences", "curricula"),
 )
 CASES = {
@@ -66,7 +74,14 @@ HELPERS = {
     *("fpo_losses", "score_action"),
     *("tdmpc2_pair", "tdmpc2_targets", "two_critics"),
     *("spr_losses", "going_on", "bbf_schedule", "bbf_reset"),
-    "pqn_targets",
+    *(
+        "pqn_targets",
+        "model_losses",
+        "unrolled_mean",
+        "smc_step",
+        "smc_search",
+        "novelty",
+    ),
     *("greedy_values", "team_loss", "vp_noise_schedule"),
     *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),
     *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),

@@ -69,6 +69,7 @@ AGREEMENT = {
     "reppo_actor": EQUAL,
     # exploration.py
     "rnd": times(M, "a mean over features, where this is a sum"),
+    "rnd_ppo": EQUAL,
     "ngu_embedding": EQUAL,
     "ngu": cosine(0.928, "a softmax of values as target policy, where this is greedy"),
     "icm": cosine(0.994, "a gradient of the next features, which is stopped here"),
@@ -144,12 +145,15 @@ AGREEMENT = {
     "categorical_mpo": cosine(1.0, "a gradient of the temperature by the policy's"),
     "vmpo": EQUAL,
     "muesli": PAPER,
-    "gumbel_muzero": EQUAL,
+    "smc_actor": EQUAL,
+    "smc_critic": EQUAL,
     "discrete_sac_critic": times(0.5, "squares without ½"),
     "discrete_sac_actor": EQUAL,
     "discrete_sac_temperature": EQUAL,
     "masked_ppo": EQUAL,
     "recurrent_ppo": EQUAL,
+    # search.py
+    "gumbel_muzero": EQUAL,
     # value_based.py
     "munchausen_iqn": EQUAL,
     "dqn_reg": EQUAL,

@@ -4,11 +4,15 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import exploration as recipes
 from recipes import streaming
 
 from plain_losses.common import (
     GAMMA,
+    IS_CUT,
+    IS_END,
+    IS_VALID,
     ONE,
     Q_PARAMS,
     ROLLOUTS,
@@ -80,6 +84,46 @@ def plain_rnd(p, t):
     targets, x_r_hat = stop(features(t, ONE.s_t)), features(p, ONE.s_t)
     aux_loss, mask = jnp.mean((targets - x_r_hat) ** 2, axis=-1), jnp.ones(B)
     return jnp.sum(mask * aux_loss) / jnp.maximum(jnp.sum(mask), 1.0)
+
+
+def three(w, s):
+    """Return logits and two values."""
+    x = s @ w
+    return x[..., :A], x[..., A], x[..., A + 1]
+
+
+def plain_rnd_ppo(p, t):
+    """openai/random-network-distillation@f75c0f1, ppo_agent.py, of the valid steps.
+
+    With use_news False: the intrinsic returns go on over ends and cuts.
+    """
+    b = jax.tree.map(np.asarray, NOVEL)
+    advs_int, advs_ext = np.zeros((B, T)), np.zeros((B, T))
+    for i in range(B):
+        steps = np.flatnonzero(IS_VALID[i])
+        lastgaelam = 0.0
+        for k in steps[::-1]:
+            nextvals = b.intrinsic_v_t[i, k]
+            delta = b.intrinsic_r_t[i, k] + 0.99 * nextvals - b.intrinsic_v_tm1[i, k]
+            advs_int[i, k] = lastgaelam = delta + 0.99 * 0.95 * lastgaelam
+        lastgaelam = 0.0
+        for k in steps[::-1]:
+            if IS_CUT[i, k]:
+                lastgaelam = 0.0
+            gamma = GAMMA * (1 - IS_END[i, k])
+            delta = b.r_t[i, k] + gamma * b.v_t[i, k] - b.v_tm1[i, k]
+            advs_ext[i, k] = lastgaelam = delta + gamma * 0.95 * lastgaelam
+    rets_int, rets_ext = advs_int + b.intrinsic_v_tm1, advs_ext + b.v_tm1
+    adv = (1.0 * advs_int + 2.0 * advs_ext)[IS_VALID]
+    logits, vpred_ext, vpred_int = (x[IS_VALID] for x in three(p, b.s_tm1))
+    log_pi, a = jax.nn.log_softmax(logits), b.a_tm1[IS_VALID]
+    oldlogp = pick(jax.nn.log_softmax(b.logits_tm1[IS_VALID]), a)
+    ratio = jnp.exp(pick(log_pi, a) - oldlogp)
+    pg_loss = jnp.mean(jnp.maximum(-adv * ratio, -adv * jnp.clip(ratio, 0.9, 1.1)))
+    vf_loss_int = 0.5 * jnp.mean((vpred_int - rets_int[IS_VALID]) ** 2)
+    vf_loss_ext = 0.5 * jnp.mean((vpred_ext - rets_ext[IS_VALID]) ** 2)
+    ent = -jnp.mean(jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1))
+    return pg_loss - 0.001 * ent + vf_loss_int + vf_loss_ext
 
 
 def plain_ngu_embedding(p, t):
@@ -157,7 +201,16 @@ def plain_tdc(p, t, second=False):
     return jnp.mean(rho * (value_loss + (error - h) ** 2 / 2))
 
 
+NOVEL = ROLLOUTS._replace(
+    intrinsic_r_t=jnp.abs(normal(B, T)),
+    intrinsic_v_tm1=normal(B, T),
+    intrinsic_v_t=normal(B, T),
+)
+
 CASES = {
+    "rnd_ppo": Case(
+        of(recipes.rnd_ppo, three, NOVEL), plain_rnd_ppo, (0.5 * normal(F, A + 2), None)
+    ),
     "rnd": Case(of(recipes.rnd, features, ONE), plain_rnd, params("features")),
     "ngu_embedding": Case(
         of(recipes.ngu_embedding, NET, ONE),

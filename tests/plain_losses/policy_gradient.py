@@ -15,7 +15,6 @@ from plain_losses.common import (
     PAIR_PARAMS,
     Q_PARAMS,
     ROLLOUTS,
-    SEARCH,
     TWO_Q,
     TWO_Q_PARAMS,
     VMPO_PARAMS,
@@ -24,11 +23,10 @@ from plain_losses.common import (
     B,
     Case,
     F,
-    M,
     Q,
     T,
     chained,
-    cross_entropy,
+    integers,
     linear,
     mean_entropy,
     normal,
@@ -38,11 +36,9 @@ from plain_losses.common import (
     policy_and_q,
     policy_and_value,
     pool,
-    rescale,
     seed,
     squares,
     stop,
-    two_hot,
 )
 
 seed(__name__)
@@ -394,38 +390,48 @@ def plain_muesli(p, t):
     return jnp.mean(*pool(losses))
 
 
-def model(w, s, a):
-    policy, value, reward = w
-    s = s + jnp.mean(a, axis=1, keepdims=True)
-    shapes = (T + 1, A), (T + 1, M), (T, M)
-    return tuple(
-        (s @ x).reshape(B, *n)
-        for x, n in zip((policy, value, reward), shapes, strict=True)
-    )
+PARTICLES = 4
+SMC = ActorCritic(Q, lambda w, s: Q(w, s)[..., 0])
+SEARCHED = ROLLOUTS._replace(
+    a_samples=integers(A, B, T, PARTICLES),
+    weights=nn.softmax(normal(B, T, PARTICLES)),
+    advs=normal(B, T, PARTICLES),
+)
 
 
-def plain_gumbel_muzero(p, t):
-    """google-deepmind/mctx@b53073f, mctx/_src/qtransforms.py."""
-    b, (logits, v_logits, r_logits) = SEARCH, model(p, SEARCH.s, SEARCH.a_tm1)
-    prior, visited = jax.nn.softmax(b.logits), b.visits > 0
-    mass = jnp.sum(prior * visited, axis=-1)
-    mean_q = jnp.sum(prior * visited * b.q, -1) / jnp.where(mass > 0, mass, 1)
-    total = jnp.sum(b.visits, axis=-1)
-    mixed = (b.v + total * jnp.where(mass > 0, mean_q, 0)) / (1 + total)
-    q = jnp.where(visited, b.q, mixed[..., None])
-    low, high = jnp.min(q, -1, keepdims=True), jnp.max(q, -1, keepdims=True)
-    q = (q - low) / jnp.where(high > low, high - low, 1)
-    most = jnp.max(b.visits, -1, keepdims=True)
-    target = jax.nn.softmax(b.logits + 0.1 * (50 + most) * q)
-    bins, mask = jnp.linspace(-300, 300, M), b.sample_mask
-    policy_loss = mask * cross_entropy(target, logits)
-    returns, r_t = b.returns * mask, b.r_t * mask[:, :-1]
-    value_loss = cross_entropy(two_hot(rescale(returns), bins), v_logits)
-    reward_loss = cross_entropy(two_hot(rescale(r_t), bins), r_logits)
-    loss = policy_loss + 0.25 * value_loss
-    loss = loss.at[:, 1:].add(reward_loss)
-    # The gradients of unrolled steps are scaled by 1/K in MuZero's pseudocode.
-    return jnp.mean(loss @ jnp.array([1] + T * [1 / T]))
+def plain_smc_actor(p, t):
+    """EdanToledo/Stoix@8fff19c, stoix/systems/spo/ff_spo.py: _actor_loss_fn.
+
+    With stoix/systems/mpo/continuous_loss.py, of the valid steps.
+    """
+    b = SEARCHED
+    a, weights, advs = (x[IS_VALID] for x in (b.a_samples, b.weights, b.advs))
+    online, target = (log_softmax(Q(x.actor, b.s_tm1))[IS_VALID] for x in (p, t))
+    temperature, alpha = nn.softplus(p.duals) + 1e-8
+    q_logsumexp = nn.logsumexp(advs / temperature, axis=-1)
+    loss_temperature = 0.5 + jnp.mean(q_logsumexp) - jnp.log(PARTICLES)
+    log_prob = jnp.take_along_axis(online, a, axis=-1)
+    loss_policy = -jnp.mean(jnp.sum(log_prob * weights, axis=-1))
+    target = stop(target)
+    mean_kl = jnp.mean(jnp.sum(jnp.exp(target) * (target - online), axis=-1))
+    loss_kl, loss_alpha = stop(alpha) * mean_kl, alpha * (1e-3 - stop(mean_kl))
+    return loss_policy + temperature * loss_temperature + loss_alpha + loss_kl
+
+
+def plain_smc_critic(p, t):
+    """EdanToledo/Stoix@8fff19c, stoix/systems/spo/ff_spo.py: _critic_loss_fn."""
+
+    def losses(b):
+        v, values = SMC.critic(p.critic, b.s_tm1), SMC.critic(t.critic, b.obs)
+        advantage, targets = 0.0, []
+        for k in reversed(range(len(b.r_t))):
+            discount = GAMMA * (1 - b.dones[k])
+            delta = b.r_t[k] + discount * values[k + 1] - values[k]
+            advantage = delta + discount * 0.95 * advantage
+            targets.append(values[k] + advantage)
+        return (0.5 * (v - stop(jnp.stack(targets[::-1]))) ** 2,)
+
+    return jnp.mean(*pool(losses))
 
 
 def plain_discrete_sac_critic(p, t):
@@ -576,10 +582,14 @@ CASES = {
     "muesli": Case(
         of(recipes.muesli, policy_and_q, ROLLOUTS, 2.0), plain_muesli, TWO_Q_PARAMS
     ),
-    "gumbel_muzero": Case(
-        of(recipes.gumbel_muzero, model, SEARCH),
-        plain_gumbel_muzero,
-        ((normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)), None),
+    "smc_actor": Case(
+        of(recipes.smc_actor, SMC, SEARCHED), plain_smc_actor, MPO_A_PARAMS, "critic"
+    ),
+    "smc_critic": Case(
+        of(recipes.smc_critic, SMC, ROLLOUTS),
+        plain_smc_critic,
+        MPO_A_PARAMS,
+        "actor duals",
     ),
     "discrete_sac_critic": Case(
         of(recipes.discrete_sac_critic, DISCRETE, ONE, 0.2),

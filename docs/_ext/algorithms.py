@@ -147,9 +147,14 @@ def files(folder):
     return sorted(f"{folder}/{path.stem}" for path in (EXAMPLES / folder).glob("*.py"))
 
 
-def needs(functions):
-    """Return functions, after all that they use, each once."""
-    ordered = (x for each in functions for x in [*needs(each.uses), each])
+def needs(functions, users=()):
+    """Return functions, after all that they use but their users, each once."""
+    ordered = (
+        x
+        for each in functions
+        if each not in users
+        for x in [*needs(each.uses, (*users, each)), each]
+    )
     return list(dict.fromkeys(ordered))
 
 

@@ -107,9 +107,10 @@ def _rounded(x: Any) -> Any:
 
 def _shown(x: Any) -> str:
     """Return a value, and what JAX rounds it to if that is a whole number."""
-    near = _rounded(x)
-    is_whole = near != x and near == np.round(near)
-    return f"{x} ({near} in {np.result_type(near)})" if is_whole else f"{x}"
+    near: Any = _rounded(x)
+    if near != x and near == np.round(near):
+        return f"{x} ({near} in {np.result_type(near)})"
+    return f"{x}"
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:

@@ -285,7 +285,8 @@ def changes(called):
 WITHOUT_EFFECT = {
     "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
-    "fql_actor": {"batch.a_tm1"},  # Its shape is that of the noise.
+    # Its shape is that of the noise.
+    **dict.fromkeys(("fql_actor", "bcq_actor", "bear_actor"), {"batch.a_tm1"}),
 }
 
 
@@ -324,6 +325,8 @@ OF_TRANSITIONS = (
     "gumbel_muzero",
     "happo",
     "mappo",
+    "qc_critic",
+    "qc_flow",
     "qmix",
     "reppo_critic",
     "vdn",

@@ -286,7 +286,9 @@ WITHOUT_EFFECT = {
     "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
     # Its shape is that of the noise.
-    **dict.fromkeys(("fql_actor", "bcq_actor", "bear_actor"), {"batch.a_tm1"}),
+    "fql_actor": {"batch.a_tm1"},
+    "bcq_actor": {"batch.a_tm1"},
+    "bear_actor": {"batch.a_tm1"},
 }
 
 

@@ -160,9 +160,9 @@ def gciql_actor(params, apply, batch, alpha=0.3):
     manipulation, and 0.01 to 0.03 for noisy data, goals of the same episode, uniformly,
     Adam 3e-4.
     """
-    batch = with_goal(batch)
-    mean = apply.actor(params.actor, batch.s_tm1)
-    q = smallest_q(params, apply, batch.s_tm1, jnp.clip(mean, -1, 1))
+    s = batch.s_tm1, batch.goal
+    mean = apply.actor(params.actor, s)
+    q = smallest_q(params, apply, s, jnp.clip(mean, -1, 1))
     size = jax.lax.stop_gradient(jnp.mean(jnp.abs(q))) + 1e-6
     log_prob = rlaxlib.gaussian_diagonal(1.0).logprob(batch.a_tm1, mean)
     return jnp.mean(-q / size - alpha * log_prob)

@@ -129,7 +129,7 @@ def entry(functions, loss, policy, states):
 
 
 ENTRIES = {
-    "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of, -2.0),
+    "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of, -2.5),
     "qc_fql": entry(
         "flows.qc_flow, qc_critic, fql_actor, chunks", qc_fql, distilled, -3.0
     ),

@@ -285,7 +285,10 @@ def changes(called):
 WITHOUT_EFFECT = {
     "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
-    "fql_actor": {"batch.a_tm1"},  # Its shape is that of the noise.
+    # Its shape is that of the noise.
+    "fql_actor": {"batch.a_tm1"},
+    "bcq_actor": {"batch.a_tm1"},
+    "bear_actor": {"batch.a_tm1"},
 }
 
 
@@ -325,6 +328,8 @@ OF_TRANSITIONS = (
     "happo",
     "mappo",
     "muzero",
+    "qc_critic",
+    "qc_flow",
     "qmix",
     "reppo_critic",
     "vdn",

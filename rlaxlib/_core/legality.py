@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe, streams
 
-# The lowest float16, which masks actions too. It is far above the gap that marks them.
+# The lowest float16, which masks actions too. Its exponential is 0, as is.
 LOWEST_HALF = -65504.0
 
 # A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is
@@ -45,9 +45,8 @@ def gaps(
 
 
 def masked(logits: Array, action_mask: Array | None) -> Array:
-    """Return logits, minus infinity where a mask or the lowest float16 says illegal."""
-    legal = streams.filled(action_mask, logits) & (logits != LOWEST_HALF)
-    return jnp.where(legal, logits, -jnp.inf)
+    """Return logits, minus infinity where a mask says illegal."""
+    return jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
 
 
 def largest(logits: Array) -> Array:
@@ -78,7 +77,8 @@ def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, A
     floor = safe.at_least(floor, float(cast(Any, jnp.finfo(logits.dtype)).min))
     gap = logits - highest
     gap = jnp.where(gap <= floor, floor, gap) / temperature
-    return gap, ~(gap <= 0.5 * floor / temperature)  # NaN stays legal.
+    is_low = gap <= 0.5 * floor / temperature  # NaN stays legal.
+    return gap, ~is_low & (logits != LOWEST_HALF)
 
 
 def legal(logits: Array, action_mask: Array | None = None) -> Array:

@@ -533,7 +533,7 @@ def reppo_targets(batch, temperature, lambda_=0.95):
     returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
     return returns(
         *(soft_r_t, batch.discount_t, batch.v_t, lambda_),
-        truncated_t=batch.truncated_t,
+        **{"truncated_t": batch.truncated_t, "sample_mask": batch.sample_mask},
     )
 
 
@@ -541,8 +541,8 @@ def reppo_critic(params, apply, batch, target, pair):
     """REPPO, critic: the cross-entropy with λ-returns, without a target network.
 
     `apply.critic` returns logits, [B, K], of `pair`, such as
-    `hl_gauss_pair(-10, 10, 151)`. Cut steps are left out. Transitions may be shuffled,
-    with their `target` of `reppo_targets`, [B]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019.
+    `hl_gauss_pair(-10, 10, 151)`. Cut steps are left out. Transitions, without padding,
+    may be shuffled, with their `target` of `reppo_targets`, [B]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019.
     Source: github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same loss; an
     auxiliary loss there predicts the next features, as `cosine_consistency_loss` does.
     Usual: 151 bins of width w with a standard deviation of 0.75 w, Adam 3e-4, gradients
@@ -550,7 +550,8 @@ def reppo_critic(params, apply, batch, target, pair):
     """
     logits = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     loss = jax.vmap(rlaxlib.categorical_regression_loss, (0, 0, None))
-    return jnp.mean(jnp.where(batch.truncated_t, 0.0, loss(logits, target, pair)))
+    cut = False if batch.truncated_t is None else batch.truncated_t
+    return jnp.mean(jnp.where(cut, 0.0, loss(logits, target, pair)))
 
 
 def reppo_actor(

@@ -114,7 +114,8 @@ def sfl_levels(levels, batch, num):
     levels, with streams of 2000 steps.
     """
     scores = jax.vmap(rlaxlib.learnability)(
-        batch.is_success, batch.discount_t, truncated_t=batch.truncated_t
+        *(batch.is_success, batch.discount_t),
+        **{"truncated_t": batch.truncated_t, "sample_mask": batch.sample_mask},
     )
     scores, indices = jax.lax.top_k(scores, num)
     return jax.tree.map(lambda x: x[indices], levels), scores

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 import rlaxlib
 
-from .value_based import n_step_batch  # noqa: TID252 - Any package.
+from .value_based import n_step_batch, valid  # noqa: TID252 - Any package.
 
 # --- Flows. ---
 
@@ -206,11 +206,14 @@ def diffusion_nft(
 def chunks(streams):
     """Return streams of h steps as transitions, whose action is that of all steps.
 
-    Steps after the end of an episode are ignored.
+    Steps after the end of an episode are ignored, and those after padding.
     """
-    ended = ((streams.discount_t == 0) | streams.truncated_t).astype(int)
+    cut = False if streams.truncated_t is None else streams.truncated_t
+    ended = ((streams.discount_t == 0) | cut).astype(int)
     mask = jnp.cumsum(ended, axis=1) - ended == 0
-    a_tm1 = streams.a_tm1.reshape(len(ended), -1)
+    if streams.sample_mask is not None:
+        mask &= jnp.cumprod(streams.sample_mask, axis=1) == 1
+    a_tm1 = valid(streams, streams.a_tm1).reshape(len(ended), -1)
     return n_step_batch(streams)._replace(a_tm1=a_tm1, sample_mask=mask)
 
 

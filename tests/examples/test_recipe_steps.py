@@ -283,7 +283,32 @@ def test_levels_of_sfl_are_solved_half_of_the_time():
         is_success=is_success,
         discount_t=np.zeros((4, 4), np.float32),
         truncated_t=np.zeros((4, 4), bool),
+        sample_mask=None,
     )
     levels, scores = curricula.sfl_levels(np.arange(10, 14), batch, 2)
     np.testing.assert_array_equal(levels, [11, 13])
     close(scores, [0.25, 3 / 16])
+    first = batch._replace(sample_mask=np.arange(4) + np.zeros((4, 1)) < 1)
+    close(curricula.sfl_levels(np.arange(10, 14), first, 4)[1], np.zeros(4))
+
+
+# --- Chunks. ---
+
+
+def test_a_chunk_ends_with_its_episode_and_before_padding():
+    def mask(**changes):
+        return flows.chunks(STREAM._replace(**changes)).sample_mask
+
+    shape = STREAM.r_t.shape
+    steps = np.zeros((len(STREAM.r_t), 1), int) + np.arange(shape[1])
+    plain = {"discount_t": np.full(shape, 0.9), "truncated_t": None}
+    plain |= {"sample_mask": None}
+    assert mask(**plain).all()
+    for end in ({"discount_t": 0.9 * (steps != 2)}, {"truncated_t": steps == 2}):
+        np.testing.assert_array_equal(mask(**plain | end), steps <= 2)
+    gap = steps != 2
+    padded = plain | {"sample_mask": gap}
+    np.testing.assert_array_equal(mask(**padded), steps < 2)
+    a_tm1 = np.where(gap, STREAM.r_t, np.nan)[..., None]
+    chunks = flows.chunks(STREAM._replace(a_tm1=a_tm1, **padded))
+    close(chunks.a_tm1, np.where(gap, STREAM.r_t, 0.0))

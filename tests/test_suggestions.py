@@ -101,6 +101,28 @@ def test_an_algorithm_in_any_spelling_leads_to_the_same_functions(name):
         assert answers(spelling) == found, spelling
 
 
+def test_nothing_follows_the_bracket_of_a_row():
+    table = suggestions.tables()["concepts"]
+    assert [row for row in table if re.search(r" \(.*\).", row)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    {
+        "UED": "level_probabilities",
+        "unsupervised_environment_design": "level_probabilities",
+        "curriculum": "level_probabilities",
+        "staleness": "level_probabilities",
+        "natural_policy_gradient": "fisher_vector_product",
+        "v_mix": "mixed_value",
+        "log_alpha": "sac_temperature_loss",
+        "continuous_bcq": "ensemble_value",
+    }.items(),
+)
+def test_a_word_of_a_paper_leads_to_the_function(name, found):
+    assert answers(name)[0] == found
+
+
 def test_a_search_term_leads_to_the_function():
     guesses = {
         guess: name

@@ -371,9 +371,10 @@ def percentile_scale(
     Returns:
         A `PercentileScale`. `init(returns)` returns the initial `EmaState` of a
         `ReturnRange`, for returns like the template. `init(returns, 1.0)` starts from a
-        range of 1, without the correction of the bias, as TD-MPC2 does; the code of
-        DreamerV3 starts from 0. `update(state, returns)` takes returns, floats or
-        integers of any shape, and returns the scale, of shape `[]`, and the next state.
+        range of 1, without the correction of the bias, as TD-MPC2 does, which bounds
+        the range in place of the average; the code of DreamerV3 starts from 0.
+        `update(state, returns)` takes returns, floats or integers of any shape, and
+        returns the scale, of shape `[]`, and the next state.
         The keyword `sample_mask` is false for returns to ignore, which may be NaN; its
         axes are the first of the returns. If it excludes all, the state stays the same.
         The scale has no gradient. DreamerV3 subtracts `state.mean.lower`.

@@ -71,7 +71,7 @@ zoo: .venv/with-examples  ## Train each recipe on a small task; up to some hours
 minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.
 	PYTHONPATH=examples $(BIN)/python -m minatar
 
-bsuite: .venv/with-examples  ## Run bsuite, where scores are missing; an hour of two cores.
+bsuite: .venv/with-examples  ## Run bsuite, where scores are missing; an hour of two cores at most.
 	PYTHONPATH=examples $(BIN)/python -m bsuite_sweep
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.

@@ -4,9 +4,10 @@
 
 Each part is a section of the page `benchmarks/gpu.md`, written when the part is done. A
 part whose section exists is not measured again, so that the same command continues
-where it stopped; delete a section to repeat its part. A part runs in a process of its
-own, which has the memory of the device to itself and may fail alone. `--rehearse` runs
-every part at small sizes, on any device, and writes another page.
+where it stopped; delete a section to repeat its part, and the page for another device.
+A part runs in a process of its own, which has the memory of the device to itself and
+may fail alone. `--rehearse` runs every part at small sizes, on any device, and writes
+another page anew.
 """
 
 import argparse
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(*PARTS[part](options.rehearse), sep="\n")
         return
     page = options.output or (REHEARSAL if options.rehearse else PAGE)
+    if options.rehearse:
+        page.unlink(missing_ok=True)
     end = time.monotonic() + 60 * options.minutes
     failed = [
         part

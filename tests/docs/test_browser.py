@@ -55,6 +55,7 @@ async function measure(page, width) {
 
 (async () => {
   for (const page of PAGES) {
+    frame.style.width = "1400px";
     await load(page);
     await measure(page, 1400);
     await measure(page, 400);

@@ -129,8 +129,8 @@ def entry(functions, loss, policy, states):
 
 
 ENTRIES = {
-    # The second action of a chunk is taken without a look, and chunks stay near those of
-    # the data: the worst of five seeds has -1.5 with QC, and -2.4 with QC-FQL.
+    # The second action of a chunk is taken without a look, and chunks stay near those
+    # of the data: the worst of five seeds has -1.5 with QC, and -2.4 with QC-FQL.
     "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of, -2.5),
     "qc_fql": entry(
         "flows.qc_flow, qc_critic, fql_actor, chunks", qc_fql, distilled, -3.0

@@ -234,8 +234,10 @@ def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     which half are offline data (https://arxiv.org/abs/2302.02948). Chen et al., 2021,
     https://arxiv.org/abs/2101.05982. Source: github.com/watchernyu/REDQ@7b5d1bf,
     redq/algos/redq_sac.py, a mean over the N critics times N, without ½: twice this
-    loss. Usual: N = 10, subsets of 2, 20 updates a step, otherwise those of SAC, but
-    target entropies from -1 to -4, those of MBPO.
+    loss. RLPD: github.com/ikostrikov/rlpd@c90fd4b, rlpd/agents/sac/sac_learner.py, a
+    mean over the critics, 2/N times this loss, in which the target's entropy is an
+    option; with its dropout, it is DroQ too. Usual: N = 10, subsets of 2, 20 updates a
+    step, otherwise those of SAC, but target entropies from -1 to -4, those of MBPO.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)

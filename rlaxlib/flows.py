@@ -185,8 +185,8 @@ def flow_sde_step(
 ) -> FlowStep:
     """Compute the Gaussian of one step of a flow with noise (Flow-GRPO).
 
-    Takes a point of the flow and its velocity, returns mean and standard deviation of
-    the next point.
+    Takes a point of the flow and its velocity, returns mean and standard deviation
+    after the step.
 
     ::
 

@@ -201,16 +201,7 @@ def plain_tdc(p, t, second=False):
     return jnp.mean(rho * (value_loss + (error - h) ** 2 / 2))
 
 
-NOVEL = ROLLOUTS._replace(
-    intrinsic_r_t=jnp.abs(normal(B, T)),
-    intrinsic_v_tm1=normal(B, T),
-    intrinsic_v_t=normal(B, T),
-)
-
 CASES = {
-    "rnd_ppo": Case(
-        of(recipes.rnd_ppo, three, NOVEL), plain_rnd_ppo, (0.5 * normal(F, A + 2), None)
-    ),
     "rnd": Case(of(recipes.rnd, features, ONE), plain_rnd, params("features")),
     "ngu_embedding": Case(
         of(recipes.ngu_embedding, NET, ONE),
@@ -239,3 +230,13 @@ CASES = {
         params("value", "correction"),
     ),
 }
+
+NOVEL = ROLLOUTS._replace(
+    intrinsic_r_t=jnp.abs(normal(B, T)),
+    intrinsic_v_tm1=normal(B, T),
+    intrinsic_v_t=normal(B, T),
+)
+
+CASES["rnd_ppo"] = Case(
+    of(recipes.rnd_ppo, three, NOVEL), plain_rnd_ppo, (0.5 * normal(F, A + 2), None)
+)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe, streams
 
-# The lowest float16, which masks actions too. Its exponential is 0, as is.
+# The lowest float16 masks actions too. Its exponential is 0 as it is.
 LOWEST_HALF = -65504.0
 
 # A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is
@@ -50,9 +50,10 @@ def masked(logits: Array, action_mask: Array | None) -> Array:
 
 
 def largest(logits: Array) -> Array:
-    """Return the largest logit, 0 if all are minus infinity, `[..., 1]`."""
+    """Return the largest logit, 0 if none is legal, `[..., 1]`."""
     highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    return jnp.where(highest == -jnp.inf, 0, highest)
+    is_lowest = (highest == -jnp.inf) | (highest == LOWEST_HALF)
+    return jnp.where(is_lowest, 0, highest)
 
 
 def unless(weight: Array, logits: Array) -> Array:

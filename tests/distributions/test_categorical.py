@@ -393,3 +393,14 @@ def test_an_illegal_action_has_probability_0_at_every_temperature(temperature, i
     probs = pi.probs(np.float32([1.0, 1.0, illegal]))
     np.testing.assert_array_equal(probs, [0.5, 0.5, 0.0])
     assert not np.any(pi.probs(np.full(3, -np.inf, np.float32)))
+
+
+def test_logits_that_are_all_the_lowest_float16_leave_no_action_legal():
+    policy = rlaxlib.softmax()
+    logits = jnp.full(3, jnp.finfo(jnp.float16).min, jnp.float16)
+    for result in (
+        policy.probs(logits),
+        policy.logprob(1, logits),
+        policy.entropy(logits),
+    ):
+        np.testing.assert_array_equal(result, 0)

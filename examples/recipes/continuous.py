@@ -229,16 +229,20 @@ def sac_temperature(
 def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
-    `apply.critic` returns q, [B, N]; the actor maximises their mean. DroQ has N = 2,
-    and critics with a dropout of 0.01 and layer normalisation in place of the many
-    (https://arxiv.org/abs/2110.02034). RLPD has layer normalisation, and batches of
-    which half are offline data (https://arxiv.org/abs/2302.02948). Chen et al., 2021,
-    https://arxiv.org/abs/2101.05982. Source: github.com/watchernyu/REDQ@7b5d1bf,
-    redq/algos/redq_sac.py, a mean over the N critics times N, without ½: twice this
-    loss. RLPD: github.com/ikostrikov/rlpd@c90fd4b, rlpd/agents/sac/sac_learner.py, a
-    mean over the critics, 2/N times this loss, in which the target's entropy is an
-    option; with its dropout, it is DroQ too. Usual: N = 10, subsets of 2, 20 updates a
-    step, otherwise those of SAC, but target entropies from -1 to -4, those of MBPO.
+    `apply.critic` returns q, [B, N]; the actor maximises their mean. DroQ (Hiraoka et
+    al., 2021, https://arxiv.org/abs/2110.02034) has N = 2, and critics with dropout and
+    layer normalisation in place of the many. RLPD (Ball et al., 2023,
+    https://arxiv.org/abs/2302.02948) has layer normalisation, and batches of which half
+    are offline data. Chen et al., 2021, https://arxiv.org/abs/2101.05982. Source:
+    github.com/watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py, a mean over the N
+    critics times N, without ½: twice this loss. DroQ:
+    github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning@f89a79a,
+    KUCodebase/code/agent.py, twice this loss, with dropout in all losses. RLPD:
+    github.com/ikostrikov/rlpd@c90fd4b, rlpd/agents/sac/sac_learner.py, a mean over the
+    critics, 2/N times this loss, in which the target's entropy is an option. Usual: N =
+    10, subsets of 2, 20 updates a step, otherwise those of SAC, but target entropies
+    from -1 to -4, those of MBPO. DroQ: a dropout of 0.005 to 0.1 by task. RLPD: target
+    entropy -D/2, first temperature 1.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)

@@ -3,13 +3,12 @@
 A batch of B transitions of N agents has the fields
 
     s_tm1, s_t        observations of the agents, [B, N, ...],
-    a_tm1             their actions, integers in [0, A), [B, N],
-    r_t, discount_t   reward and discount of the team, [B].
+    a_tm1             their actions: integers in [0, A), [B, N], or vectors, [B, N, D],
+    r_t, discount_t   reward and discount of the team, [B], or of each agent, [B, N].
 
-For MADDPG and MASAC, actions are vectors, [B, N, D], and each agent has rewards and
-discounts of its own, [B, N]. For MAPPO and HAPPO, B are the time steps of all streams.
-IPPO is `ppo` of the streams of all agents. VDN and QMIX read two masks more, each of
-which may be None:
+MADDPG and MASAC take the latter, all others the former. For MAPPO and HAPPO, B are the
+time steps of all streams. IPPO is `ppo` of the streams of all agents. VDN and QMIX read
+two masks more, each of which may be None:
 
     legal_t           True for actions that are available at `s_t`, [B, N, A],
     sample_mask       False for transitions to ignore, as padded ones, [B].

@@ -30,8 +30,8 @@ def two_step(forces=False):
     The first agent's action leads to a game that pays 7, or to one that pays 8, but
     only if both agents take its second action: 0, 1, 1 or 8. A sum of one value for
     each agent cannot equal these payoffs, so VDN prefers the first game. If `forces`,
-    actions are in [-1, 1], from half of which on the second one is certain, and the
-    first game pays 6.
+    actions are in [-1, 1], and the second one is certain from a half on; the first game
+    pays 6, and a force of minus a half leads to the other.
     """
     second, sure = jnp.array([[0.0, 1.0], [1.0, 8.0]]), 6.0 if forces else 7.0
 
@@ -39,7 +39,8 @@ def two_step(forces=False):
         p = jnp.clip(0.5 + a[:, 0], 0, 1) if forces else a.astype(float)
         one, other = jnp.stack([1 - p, p], axis=1)
         reward = jnp.where(x == 1, sure, jnp.where(x == 2, one @ second @ other, 0.0))
-        return 1 + jax.random.bernoulli(key, p[0]), reward, x > 0
+        choice = 1 - p[0] if forces else p[0]
+        return 1 + jax.random.bernoulli(key, choice), reward, x > 0
 
     return Task(
         about=(

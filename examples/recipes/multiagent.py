@@ -144,37 +144,36 @@ def relaxed(key, logits):
     return jax.nn.softmax(logits + jax.random.gumbel(key, logits.shape))
 
 
-def maddpg_critic(params, target_params, apply, batch, key, sample=relaxed):
+def maddpg_critic(params, target_params, apply, batch, key):
     """MADDPG, critics: one for each agent, of all observations and actions.
 
-    `apply.actor` returns the outputs of the policies, [B, N, D], each from the
-    observation of its agent, and `sample` makes actions of them: by default, discrete
-    actions of logits; for DDPG's continuous actions, pass `lambda key, a: a`.
-    `apply.critic(params.critic, s, a)` returns q, [B, N]. Lowe et al., 2017,
+    `apply.actor` returns logits of discrete actions, [B, N, D], each from the
+    observation of its agent; continuous actions are used as they are, without
+    `relaxed`. `apply.critic(params.critic, s, a)` returns q, [B, N]. Lowe et al., 2017,
     https://arxiv.org/abs/1706.02275. Source: github.com/openai/maddpg@3ceefa0,
     maddpg/trainer/maddpg.py, squares without ½: twice this loss. Usual: discount 0.95,
     batch 1,024, Adam 1e-2, an update every 100 steps, target networks updated at a rate
     of 0.01, gradients of each layer clipped to a norm of 0.5.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
-    a_t = sample(key, apply.actor(target_params.actor, batch.s_t))
+    a_t = relaxed(key, apply.actor(target_params.actor, batch.s_t))
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
     td_learning = jax.vmap(jax.vmap(rlaxlib.td_learning))
     td_error = td_learning(q_tm1, batch.r_t, batch.discount_t, q_t)
     return jnp.mean(jnp.sum(rlaxlib.l2_loss(td_error), axis=-1))
 
 
-def maddpg_actor(params, apply, batch, key, sample=relaxed, output_cost=1e-3):
+def maddpg_actor(params, apply, batch, key, logit_cost=1e-3):
     """MADDPG, actors: the value of an own action, beside the others' in the data.
 
     Lowe et al., 2017, https://arxiv.org/abs/1706.02275. Source:
     github.com/openai/maddpg@3ceefa0, maddpg/trainer/maddpg.py, the same loss. Usual:
-    Adam 1e-2, and a cost of 1e-3 of the mean squared outputs of the policies.
+    Adam 1e-2, and a cost of 1e-3 of the mean squared logits.
     """
-    outputs = apply.actor(params.actor, batch.s_tm1)
-    a_tm1 = sample(key, outputs)
+    logits = apply.actor(params.actor, batch.s_tm1)
+    a_tm1 = relaxed(key, logits)
     q = own_values(params.critic, apply.critic, batch.s_tm1, a_tm1, batch.a_tm1)
-    loss = output_cost * jnp.mean(jnp.square(outputs), axis=-1) - q
+    loss = logit_cost * jnp.mean(jnp.square(logits), axis=-1) - q
     return jnp.mean(jnp.sum(loss, axis=-1))
 
 

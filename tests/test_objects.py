@@ -217,7 +217,7 @@ INTEGERS = {
     "softmax": lambda n: rlaxlib.softmax(n).kl(X, 2 * X),
     "epsilon_greedy": lambda n: rlaxlib.epsilon_greedy(n).probs(X),
     "gaussian_diagonal": lambda n: rlaxlib.gaussian_diagonal(n).log_prob(X, X),
-    "muzero_pair": lambda x: PAIR.apply(x),
+    "muzero_pair": PAIR.apply,
     "outside_support": lambda x: rlaxlib.outside_support(x, PAIR),
 }
 

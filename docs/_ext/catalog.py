@@ -144,6 +144,13 @@ def similar(name):
     return [each for each in listed if each != name]
 
 
+def neighbors(name):
+    """List other names of the chapter."""
+    (chapter,) = (each for each in chapters(NAMES[name]) if name in each.__all__)
+    others = [name, *similar(name)]
+    return [each for each in names_of(chapter) if each not in others][:5]
+
+
 # --- Papers. ---
 
 

@@ -191,7 +191,7 @@ def masac_critic(params, target_params, apply, batch, key, temperature):
     agent, `apply.critic(params.critic, s, a)` returns q, [B, N, 2], and `temperature`
     is that of each agent, [N]. Haarnoja et al., 2018,
     https://arxiv.org/abs/1812.05905, with the critics of Lowe et al., 2017,
-    https://arxiv.org/abs/1706.02275; no paper is its own. Source:
+    https://arxiv.org/abs/1706.02275; no paper introduces both. Source:
     github.com/instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py, by others,
     squares without ½: twice this loss. Usual: discount 0.99, batch 32, Adam 1e-3,
     gradients clipped to a norm of 10, target critics updated at a rate of 0.005.

@@ -24,16 +24,16 @@ AGENTS, ACTIONS, MIX = 2, 2, 8
 # --- Games. ---
 
 
-def two_step(forces=False):
+def two_step(sure=7.0, forces=False):
     """Return the two-step game of QMIX (Rashid et al., 2018, section 5).
 
     The first agent's action leads to a game that pays 7, or to one that pays 8, but
     only if both agents take its second action: 0, 1, 1 or 8. A sum of one value for
     each agent cannot equal these payoffs, so VDN prefers the first game. If `forces`,
-    actions are in [-1, 1], and the second one is certain from a half on; the first game
-    pays 6, and a force of minus a half leads to the other.
+    actions are in [-1, 1], and the second one is certain from a half on; at first, a
+    force of minus a half leads to the second game.
     """
-    second, sure = jnp.array([[0.0, 1.0], [1.0, 8.0]]), 6.0 if forces else 7.0
+    second = jnp.array([[0.0, 1.0], [1.0, 8.0]])
 
     def step(key, x, a):
         p = jnp.clip(0.5 + a[:, 0], 0, 1) if forces else a.astype(float)
@@ -44,16 +44,15 @@ def two_step(forces=False):
 
     return Task(
         about=(
-            "Two-step game of forces: 6 for sure, or 8 if both agents agree"
-            if forces
-            else "Two-step game of QMIX: 7 for sure, or 8 if both agents agree"
+            f"Two-step game of {'forces' if forces else 'QMIX'}: {sure:g} for sure, "
+            "or 8 if both agents agree"
         ),
         reset=lambda _: jnp.array(0),
         observe=lambda x: _with_names(jnp.tile(jax.nn.one_hot(x, 3), (AGENTS, 1))),
         step=step,
         limit=2,
         actions=1 if forces else ACTIONS,
-        random=4.25 if forces else 4.75,
+        random=(sure + 2.5) / 2,
         best=8.0,
         discount=0.99,
     )
@@ -381,7 +380,9 @@ def maddpg(alone=False):
         batch = of_each_agent(batch)
         batch = batch._replace(a_tm1=jax.nn.one_hot(batch.a_tm1, ACTIONS))
         critic = recipes.maddpg_critic(params, target, apply, batch, critic_key)
-        return critic + recipes.maddpg_actor(params, apply, batch, actor_key)
+        # Logits that are too large keep their first preference for long.
+        actor = recipes.maddpg_actor(params, apply, batch, actor_key, logit_cost=0.01)
+        return critic + actor
 
     return loss
 
@@ -513,18 +514,20 @@ ENTRIES = {
     # prefers what is sure.
     "maddpg": entry(
         "multiagent.maddpg_critic, maddpg_actor",
-        two_step(),
-        maddpg_agent(two_step()),
+        two_step(6.0),
+        maddpg_agent(two_step(6.0)),
         states=7.9,
-        without={"the others' actions": maddpg_agent(two_step(), alone=True)},
+        without={"the others' actions": maddpg_agent(two_step(6.0), alone=True)},
         **REPLAY | {"updates": 2000},
     ),
     "masac": entry(
         "multiagent.masac_critic, masac_actor, masac_temperature",
-        two_step(forces=True),
-        masac_agent(two_step(forces=True)),
+        two_step(6.0, forces=True),
+        masac_agent(two_step(6.0, forces=True)),
         states=7.9,
-        without={"the others' actions": masac_agent(two_step(forces=True), alone=True)},
+        without={
+            "the others' actions": masac_agent(two_step(6.0, forces=True), alone=True)
+        },
         **REPLAY | {"updates": 1600},
     ),
     "coma": entry(

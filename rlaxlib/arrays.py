@@ -279,7 +279,8 @@ def masked_mean(
         denominator: Divisor, in (0, inf), shape `[]`; or None for the sum of the mask.
 
     Returns:
-        The mean, without the axes averaged over; 0 if all entries are masked.
+        The mean, without the axes averaged over; 0 if all entries are masked, or if a
+        traced `denominator` is 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -297,7 +298,7 @@ def masked_mean(
     axes = _axes(axis, x)
     total = devices.total(jnp.sum(x, axis=axes, where=mask), axis_name)
     if denominator is not None:
-        return total / denominator
+        return safe.divide(total, denominator)
     if mask is None:
         count = x.size / max(total.size, 1) * devices.number(axis_name)
     else:

@@ -145,7 +145,7 @@ def off_policy_evaluation(
     r, q, v = (streams.valid(x, valid) for x in (r, q, v))
     w, count = _weights(rho, gamma, is_given, kind, axis_name)
     w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
-    terms = safe.product(w, r - q) + safe.product(w_before, v)
+    terms = _weighted(w, r - q) + _weighted(w_before, v)
     return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
 
 
@@ -344,6 +344,14 @@ def bootstrap_interval(
     tail = (1 - confidence) / 2
     ends = (jnp.quantile(values, each) for each in (tail, 1 - tail))
     return BootstrapInterval(*ends)
+
+
+def _weighted(weight: Array, x: Array) -> Array:
+    """Return `weight * x`, 0 where one is 0, even if the other is infinite.
+
+    A product of two hundred ratios of 2 is, and most rewards are 0.
+    """
+    return safe.product(safe.without(x, weight), x)
 
 
 def _weights(

@@ -48,6 +48,14 @@ def test_means_of_parts_with_a_common_denominator_sum_to_the_mean_of_the_whole()
     close(np.sum(parts), np.mean(X[mask]))
 
 
+def test_a_traced_denominator_of_zero_gives_zero():
+    nothing = np.zeros(X.shape, bool)
+    call = jax.value_and_grad(lambda x, n: masked_mean(x, mask=nothing, denominator=n))
+    value, gradient = jax.jit(call)(X, 0.0)
+    assert value == 0
+    np.testing.assert_array_equal(gradient, 0)
+
+
 @pytest.mark.parametrize("function", [rlaxlib.masked_mean, rlaxlib.standardize])
 def test_masked_nan_reaches_neither_value_nor_gradient(function):
     mask = np.array([[True, False, True], [True, True, True]])

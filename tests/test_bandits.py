@@ -279,6 +279,26 @@ def test_arms_that_have_not_been_pulled_come_first(name):
     np.testing.assert_allclose(scores[1], 1.0, 1e-6)
 
 
+@pytest.mark.parametrize("sampled", ["beta", "gaussian"])
+def test_an_arm_that_has_not_been_pulled_may_have_a_mean_of_nan(sampled):
+    state = bandit_update(rlaxlib.bandit_init(3), 1, 1.0)
+    unknown = state._replace(means=jnp.array([np.nan, 1.0, np.nan]))
+    samples = [SCORES[sampled](jax.random.key(0), each) for each in (state, unknown)]
+    np.testing.assert_array_equal(*samples)
+
+
+def test_an_estimate_of_weight_zero_is_forgotten():
+    nan = jnp.full(2, jnp.nan)
+    first = bandit_update(rlaxlib.BanditState(jnp.zeros(2), nan, nan), 0, 4.0)
+    np.testing.assert_array_equal(first, [[1, 0], [4, 0], [0, 0]])
+    # A discount of 0 forgets all pulls.
+    state = rlaxlib.BanditState(jnp.full(2, 3.0), nan, nan)
+    np.testing.assert_array_equal(bandit_update(state, 0, 4.0, 0.0), first)
+    state = state._replace(means=jnp.ones(2), variances=jnp.ones(2))
+    found = bandit_update(state, 0, 4.0, 0.0)
+    np.testing.assert_array_equal(found, [[1, 0], [4, 1], [0, 1]])
+
+
 def test_ucb_regret_is_within_the_bound_of_auer_and_logarithmic():
     regret = of_scores("ucb")
     bound = sum(8 * np.log(STEPS) / gap for gap in GAPS[1:])

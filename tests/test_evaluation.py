@@ -159,6 +159,13 @@ def test_discounts_keep_products_of_many_ratios_finite(kind, ratio, discount):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_infinite_products_of_ratios_weigh_no_reward_of_zero(kind):
+    r, discount = np.zeros((2, 200), np.float32), np.ones((2, 200), np.float32)
+    values = values_of(kind, r, r)
+    assert evaluate(2 * discount, r, discount, **values, kind=kind) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_ratios_of_zero_have_finite_gradients(kind):
     r, discount, rho = make_trajectories(4, 5)
     rho[0, 2] = rho[1, 0] = 0.0

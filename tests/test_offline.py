@@ -178,6 +178,10 @@ def test_gumbel_loss_without_a_clip():
     np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
 
 
+def test_gumbel_loss_of_an_impossible_value_is_infinite():
+    assert xql_value_loss(0.0, -inf, 1.0) == inf
+
+
 def test_sparse_value_makes_the_mean_weight_one():
     for alpha in (0.1, 1.0, 10.0):
         v = np.asarray(minimal_value(rlaxlib.sql_value_loss, alpha))
@@ -388,6 +392,14 @@ def test_bcq_mask_compares_with_the_most_likely_action():
     np.testing.assert_array_equal(
         mask(log_prob - np.float32(500), 0.3), mask(log_prob, 0.3)
     )
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, np.float32])
+def test_bcq_mask_keeps_no_action_whose_logit_is_the_lowest_float(dtype):
+    for lowest in (-inf, float(jnp.finfo(dtype).min)):
+        logits = jnp.array([0.0, lowest, -1.0], dtype)
+        mask = rlaxlib.bcq_action_mask(logits, threshold=0.0)
+        np.testing.assert_array_equal(mask, [True, False, True])
 
 
 KERNELS = ("gaussian", "laplacian", "energy")

@@ -542,14 +542,14 @@ def reppo_targets(batch, temperature, lambda_=0.95):
 def reppo_critic(params, apply, batch, target, pair):
     """REPPO, critic: the cross-entropy with λ-returns, without a target network.
 
-    `apply.critic` returns logits, [B, K], of `pair`, such as
-    `hl_gauss_pair(-10, 10, 151)`. Cut steps are left out. Transitions, without padding,
-    may be shuffled, with their `target` of `reppo_targets`, [B]. Voelcker et al., 2025,
-    https://arxiv.org/abs/2507.11019. Source: github.com/cvoelcker/reppo@a7ab85b,
-    src/jaxrl/reppo.py, the same loss; an auxiliary loss there predicts the next
-    features, as `cosine_consistency_loss` does. Usual: 151 bins of
-    width w with a standard deviation of 0.75 w, Adam 3e-4, gradients clipped to a norm
-    of 0.5, 4 epochs of 128 minibatches.
+    `apply.critic` returns logits, [B, K], of `pair`. Cut steps are left out.
+    Transitions, without padding, may be shuffled, with their `target` of
+    `reppo_targets`, [B]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019.
+    Source: github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same loss; an
+    auxiliary loss there predicts the next features, as `cosine_consistency_loss` does.
+    Usual: 151 bins of width w = 2/15, centred from -10 to 10, with a standard deviation
+    of 0.75 w: `hl_gauss_pair(-10 - w / 2, 10 + w / 2, 151)`; Adam 3e-4, gradients
+    clipped to a norm of 0.5, 4 epochs of 128 minibatches.
     """
     logits = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     loss = jax.vmap(rlaxlib.categorical_regression_loss, (0, 0, None))

@@ -160,9 +160,9 @@ def remax(params, apply, batch, kl_cost=0.05):
     https://arxiv.org/abs/2310.10505. Source: github.com/liziniu/ReMax@536ba49,
     step3_rlhf_finetuning/remax_trainer.py, a mean over tokens: this loss is as many
     times that as answers have tokens. There a token bears its own KL alone, and the
-    reward discounted by 0.99; here the KL of the answer (a cosine of 0.9999 at random
-    inputs without a discount). Usual: one answer for each prompt, KL cost 0.05, Adam
-    1e-6.
+    difference of the rewards, clipped at 5 and discounted by 0.99; here the KL of the
+    answer (a cosine of 0.9999 at random inputs without a discount). Usual: one answer
+    for each prompt, KL cost 0.05, Adam 1e-6.
     """
     rewards = with_kl(batch, kl_cost).rewards
     adv_t = of_tokens(batch, rewards - batch.greedy_rewards[:, None])
@@ -193,9 +193,9 @@ def reinforce_plus_plus(params, apply, batch, epsilon=0.2, kl_cost=0.01):
 
     Hu et al., 2025, https://arxiv.org/abs/2501.03262. Source:
     github.com/OpenRLHF/OpenRLHF@3c3be62,
-    openrlhf/trainer/ppo_utils/experience_maker.py, the same loss. Usual: one answer for
-    each prompt, discount 1, KL cost 0.01, 8 updates for each batch of 1,024 answers,
-    Adam 5e-7.
+    openrlhf/trainer/ppo_utils/experience_maker.py, the same loss, but for its clips of
+    rewards and log-ratios to the reference at 10. Usual: one answer for each prompt,
+    discount 1, KL cost 0.01, 8 updates for each batch of 1,024 answers, Adam 5e-7.
     """
     mask = batch.sample_mask
     r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)

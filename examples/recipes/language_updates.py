@@ -172,7 +172,9 @@ def kl_cov(params, apply, batch, fraction=2e-3, kl_cost=1.0):
         return rlaxlib.masked_mean(x, mask=mask)
 
     covariance = (log_prob - mean(log_prob)) * (adv_t - mean(adv_t))
-    chosen = rlaxlib.high_entropy_mask(covariance, fraction, sample_mask=mask)
+    order = jnp.argsort(jnp.where(mask, -covariance, jnp.inf), axis=None)
+    is_first = jnp.arange(mask.size) < jnp.maximum(fraction * jnp.sum(mask) // 1, 1)
+    chosen = jnp.zeros(mask.size, bool).at[order].set(is_first).reshape(mask.shape)
     distance = jnp.abs(log_prob - batch.old_log_prob)
     inputs = log_prob, batch.old_log_prob, adv_t, 0.0
     loss, _ = rlaxlib.ppo_penalty_loss(*inputs, sample_mask=mask)

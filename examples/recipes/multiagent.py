@@ -32,8 +32,8 @@ def greedy_values(selector, q_t, batch):
 
 def team_loss(team_tm1, team_t, batch):
     """Return the mean squared TD error of the team's values, with ½."""
-    td_learning = jax.vmap(rlaxlib.td_learning)
-    td_error = td_learning(team_tm1, batch.r_t, batch.discount_t, team_t)
+    r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
+    td_error = jax.vmap(rlaxlib.td_learning)(team_tm1, r_t, discount_t, team_t)
     return rlaxlib.masked_mean(rlaxlib.l2_loss(td_error), mask=batch.sample_mask)
 
 
@@ -89,9 +89,10 @@ def mappo(params, apply, batch, adv_t, target, epsilon=0.2, entropy_cost=0.01):
     """
     logits, v = apply(params, batch.s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)
-    mask, adv_t = batch.sample_mask, jnp.broadcast_to(adv_t[:, None], log_prob.shape)
+    mask, old_log_prob = batch.sample_mask, valid(batch, batch.old_log_prob)
+    adv_t = jnp.broadcast_to(adv_t[:, None], log_prob.shape)
     adv_t = rlaxlib.standardize(adv_t, mask=mask)
-    loss, _ = rlaxlib.ppo_clip_loss(log_prob, batch.old_log_prob, adv_t, epsilon)
+    loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
     value_loss, _ = rlaxlib.ppo_value_loss(v, batch.old_v, target, epsilon, 10.0)
     entropy = rlaxlib.softmax().entropy(logits)
     loss = loss + value_loss[:, None] - entropy_cost * entropy
@@ -109,8 +110,9 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2, entropy_cost=0
     Usual: clip 0.2, 5 epochs of one minibatch, a random order of agents, Adam 5e-4 with
     epsilon 1e-5, gradients clipped to a norm of 10; values as those of `mappo`.
     """
-    own = batch.s_tm1, batch.a_tm1, batch.old_log_prob, batch.sample_mask
-    s_tm1, a_tm1, old_log_prob, mask = jax.tree.map(lambda x: x[:, agent], own)
+    own = batch.a_tm1, *valid(batch, (batch.s_tm1, batch.old_log_prob))
+    own = *own, batch.sample_mask
+    a_tm1, s_tm1, old_log_prob, mask = jax.tree.map(lambda x: x[:, agent], own)
     logits = apply(params, s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), a_tm1)
     adv_t = ratio * rlaxlib.standardize(adv_t, mask=mask)

@@ -240,9 +240,9 @@ def _conversion(name: str, call: Call) -> str:
 
 def _is_exact(value: Any, kind: str) -> bool:
     """Return whether no value changes if it is converted, as far as it is known."""
-    if kind == "float" or isinstance(value, Tracer):
-        return True
-    if not getattr(value, "is_fully_addressable", True):
+    is_known = not isinstance(value, Tracer)
+    is_known = is_known and getattr(value, "is_fully_addressable", True)
+    if kind == "float" or not is_known:
         return True
     x = np.asarray(value)
     return bool(np.all((x == 0) | (x == 1) if kind == "bool" else x == np.round(x)))

@@ -136,7 +136,10 @@ def bandit_update(
     """
     counts, means, variances = state
     pulled = one_hot(arm, counts)
-    counts = discount * counts + pulled
+    counts = discount * counts
+    # An estimate of weight 0 is as if it were not there.
+    means, variances = (safe.without(counts, x) for x in (means, variances))
+    counts = counts + pulled
     weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error

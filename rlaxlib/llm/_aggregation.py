@@ -7,7 +7,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, safe, streams
+from rlaxlib._core import devices, indexing, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import at, totals
@@ -65,7 +65,7 @@ def aggregate_losses(
 
     Returns:
         Loss, shape `[]`; 0 if there are no valid tokens, or if a traced `denominator`
-            is 0.
+        is 0; NaN if a traced segment of a valid token is out of range.
 
     Raises:
         ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
@@ -93,6 +93,8 @@ def aggregate_losses(
     else:
         lengths = jax.vmap(totals)(mask.astype(loss.dtype), segment_ids)
         length = jax.vmap(at)(lengths, segment_ids)
+        is_answer = indexing.is_inside(segment_ids, loss.shape[1])
+        loss = jnp.where(is_answer, loss, jnp.nan)
     if kind == "sequence_mean_token_mean":
         loss = loss / jnp.maximum(length, 1)
     answers = jnp.sum(lengths > 0, dtype=loss.dtype)

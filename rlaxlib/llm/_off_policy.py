@@ -18,7 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import ratios, safe, streams
+from rlaxlib._core import indexing, ratios, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import means, sums
@@ -142,7 +142,8 @@ def off_policy_sequence_mask(
         axis_name: Mapped axis name, or names, of the tokens; or None.
 
     Returns:
-        True for tokens to learn from, shape `[T]`, False for ignored tokens.
+        True for tokens to learn from, shape `[T]`, False for ignored tokens, and for
+        those whose traced answer is out of range.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -157,6 +158,8 @@ def off_policy_sequence_mask(
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
     mask = streams.filled(sample_mask, log_prob)
+    if segment_ids is not None:
+        mask &= indexing.is_inside(segment_ids, mask.size)
     log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     divergence = means(log_ratio, mask, segment_ids, axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

@@ -528,5 +528,6 @@ def _percentile(ranked: Array, count: Array, percentage: Array) -> Array:
     position = percentage * last.astype(ranked.dtype) / 100
     index = jnp.minimum(jnp.floor(position).astype(jnp.int32), last)
     below, above = ranked[index], ranked[jnp.minimum(index + 1, last)]
-    value = below + (position - index.astype(position.dtype)) * (above - below)
+    share = position - index.astype(position.dtype)
+    value = below + safe.product(share, above - below)
     return jnp.where(jnp.isnan(ranked[-1]), ranked[-1], value)  # NaN is sorted last.

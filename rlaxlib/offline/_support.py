@@ -11,7 +11,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
+from rlaxlib._core import legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -92,7 +92,8 @@ def bcq_action_mask(
         Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
         Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
-    return log_prob - safe.largest(log_prob) > jnp.log(threshold)
+    gaps, legal = legality.gaps(log_prob)
+    return legal & (gaps > jnp.log(threshold))
 
 
 @checked

@@ -15,7 +15,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality, safe
+from rlaxlib._core import devices, gradients, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Real, Static
@@ -286,6 +286,8 @@ def gumbel_policy_targets(
     )
     if rescale_values:
         completed = _rescale(completed, legal)
+    # Large values would round the logits away.
+    completed = completed - devices.largest(completed, legal, None)
     most = jnp.max(jnp.where(legal, visits, 0))
     logits = logits + safe.product((c_visit + most) * c_scale, completed)
     targets = distributions.softmax().probs(logits, action_mask=legal)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from rlaxlib._core import meshes, programs
+from rlaxlib._core import indexing, meshes, programs
 
 X = np.float32([[3, 1, 2, 5], [0, 7, 6, 4]])
 ORDER = np.array([[3, 1, 2, 0], [1, 2, 0, 3]])
@@ -107,3 +107,11 @@ def test_jax_does_not_run_the_plain_form_there(kind):
     # Once JAX raises no error, use the plain form in place of ours.
     with pytest.raises(Exception, match=r"(?i)shard|mesh"):
         run(plain, on_mesh(arguments, axes), axes)
+
+
+def test_an_entry_is_picked_from_an_axis_that_devices_share():
+    mesh = jax.make_mesh((2,), ("columns",), (AxisType.Explicit,))
+    place = NamedSharding(mesh, PartitionSpec(None, "columns"))
+    indices = jnp.array([3, 4])
+    found = jax.jit(indexing.pick)(jax.device_put(X, place), indices)
+    np.testing.assert_array_equal(found, [5, np.nan])

@@ -236,6 +236,11 @@ def test_ranges_are_checked_at_valid_steps_on_the_host():
     learn(low, np.array([np.nan, 0.5, 1.0]), mask)
 
 
+def test_an_error_shows_what_a_value_is_rounded_to():
+    with pytest.raises(ArgumentError, match=r"is 1e-50 \(0\.0 in float32\), must be"):
+        one(Float[ArrayLike, "in (0, 1]"])(1e-50)
+
+
 # --- Flags, options and Python values. ---
 
 

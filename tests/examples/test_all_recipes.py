@@ -495,6 +495,30 @@ def test_the_last_true_next_observation_is_bootstrapped_from():
         assert differ(*(run(name, batch=x) for x in (batch, changed))), name
 
 
+# The value of MAPPO's team is that of the observations of all agents.
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("happo", ("s_tm1", "old_log_prob")),
+        ("mappo", ("old_log_prob",)),
+        ("qmix", ("s_tm1", "s_t", "r_t", "discount_t")),
+        ("vdn", ("s_tm1", "s_t", "r_t", "discount_t")),
+    ],
+)
+def test_transitions_to_ignore_may_hold_nan(name, fields):
+    batch = LOSSES[name][0].arguments["batch"]
+    mask = np.asarray(batch.sample_mask)
+    assert not mask.all()
+
+    def spoil(x):
+        ignored = np.array(x)
+        ignored[~mask] = np.nan
+        return ignored
+
+    spoiled = {field: spoil(getattr(batch, field)) for field in fields}
+    assert same(run(name, batch=batch), run(name, batch=batch._replace(**spoiled)))
+
+
 @pytest.mark.parametrize("name", ["muzero", "gumbel_muzero"])
 def test_states_after_an_end_of_a_search_may_hold_nan(name):
     batch = LOSSES[name][0].arguments["batch"]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from contract import x64
 
 import rlaxlib
@@ -153,6 +154,12 @@ def test_points_that_are_not_finite_are_no_neighbours():
     found = np.asarray(knn_reward(bad, 2))
     np.testing.assert_allclose(found[keep], knn_reward(x[keep], 2), 1e-6)
     np.testing.assert_array_equal(np.isnan(found), np.isin(np.arange(6), [2, 4]))
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_knn_reward_needs_more_states_than_neighbours(number):
+    with pytest.raises(rlaxlib.ArgumentError, match="number of states, 3"):
+        rlaxlib.knn_entropy_reward(jnp.zeros((3, 2)), number)
 
 
 def test_knn_reward_has_no_gradient_and_is_accurate_far_from_the_origin():

@@ -1,9 +1,16 @@
-"""d3rlpy, takuseno/d3rlpy@38c34b6, `d3rlpy/algos/qlearning/torch/*_impl.py`."""
+"""d3rlpy, takuseno/d3rlpy@38c34b6, `d3rlpy/algos/qlearning/torch/*_impl.py`.
+
+HumanCompatibleAI/imitation@e5ef188, `src/imitation/algorithms/bc.py`,
+`src/imitation/algorithms/adversarial/*.py`, `src/imitation/rewards/reward_nets.py`.
+
+david-cortes/contextualbandits@52b8dfc, `contextualbandits/online.py`,
+`contextualbandits/linreg/`.
+"""
 
 import jax
 import jax.numpy as jnp
 
-from from_pages import integers, normal
+from from_pages import flags, integers, normal, uniform
 
 B, A, D, N = 6, 4, 3, 5
 stop = jax.lax.stop_gradient
@@ -17,8 +24,13 @@ INPUTS = {
     "logits": normal(B, A, scale=2.0),
     "a": integers(A, B),
     "v": normal(B),
+    "expert_logit": normal(B),
+    "discount_t": 0.9 * (1 - flags(2, length=B)),
+    "is_expert": flags(0, 3, length=B),
+    "context": normal(D),
+    "predictions": uniform(B, A, low=0.1, high=0.9),
 }
-TRAINED = {"log_prob", "logits", "v", "action"}
+TRAINED = {"log_prob", "logits", "v", "action", "expert_logit"}
 
 
 def mmd(action, data_action, kernel):
@@ -56,6 +68,26 @@ def td3_bc(q, action, data_action):
     return -scale * jnp.mean(q) + jnp.mean((data_action - action) ** 2)
 
 
+def clone(log_prob, logits):
+    probs, log_probs = jax.nn.softmax(logits), jax.nn.log_softmax(logits)
+    return -log_prob + 1e-3 * jnp.sum(probs * log_probs, axis=1)
+
+
+def discriminator(expert_logit, v):
+    losses = -jax.nn.log_sigmoid(expert_logit), -jax.nn.log_sigmoid(-v)
+    return (losses[0] + losses[1]) / 2
+
+
+def shaped(q, adv, discount_t, v):
+    return adv + 0.9 * (discount_t > 0) * v - q
+
+
+def linucb(context, action):
+    inverse = jnp.linalg.inv(2 * jnp.eye(D) + jnp.outer(context, context))
+    width = jnp.sqrt(jnp.sum(action @ inverse * action, axis=1))
+    return action @ inverse @ context * 1.5 + 0.5 * width
+
+
 ROWS = {
     "BC, DiscreteBC": lambda log_prob: -log_prob,
     "AWAC": lambda log_prob, adv: -log_prob * B * jax.nn.softmax(adv / 0.5),
@@ -75,4 +107,16 @@ ROWS = {
     ),
     "ReBRAC: actor": rebrac,
     "TD3PlusBC: actor": td3_bc,
+    "BC: loss": clone,
+    "GAIL, AIRL: discriminator": discriminator,
+    "GAIL: reward": lambda v: stop(-jax.nn.log_sigmoid(-v)),
+    "AIRL: logit": lambda q, log_prob, adv, discount_t, v: (
+        shaped(q, adv, discount_t, v) - stop(log_prob)
+    ),
+    "AIRL: reward": shaped,
+    "SQIL": lambda is_expert: is_expert.astype(float),
+    "LinUCB": linucb,
+    "SoftmaxExplorer": lambda predictions: jax.nn.softmax(
+        2 * jnp.log(predictions / (1 - predictions))
+    ),
 }

@@ -1,6 +1,7 @@
 """TorchRL, pytorch/rl@ae9719f.
 
-`torchrl/objectives/value/functional.py`, `torchrl/objectives/*.py`.
+`torchrl/objectives/value/functional.py`, `torchrl/objectives/*.py`,
+`torchrl/modules/functional.py`, `torchrl/modules/models/dreamer_v3.py`.
 """
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 
 from from_pages import flags, integers, normal
 
-T, A, D = 6, 4, 3
+T, A, D, M = 6, 4, 3, 5
 stop = jax.lax.stop_gradient
 INPUTS = {
     "v_tm1": normal(T),
@@ -35,9 +36,24 @@ INPUTS = {
     "target": normal(T),
     "action": normal(T, D),
     "data_action": normal(T, D),
+    "kl": jnp.abs(normal(T, scale=0.1)),
+    "atoms": jnp.linspace(-2.0, 2.0, M),
+    "atom_logits": normal(T, A, M),
+    "next_atom_logits": normal(T, A, M),
+    "logits": normal(T, A),
+    "action_qs": normal(2, T, A),
+    "tau": (jnp.arange(4) + 0.5) / 4,
+    "quantiles": normal(T, 4),
+    "next_quantiles": normal(T, 2, 4),
+    "sample_log_probs": normal(T, A),
+    "hidden_weights": normal(T, D, 4),
+    "hidden_bias": normal(T, 4),
+    "output_weights": normal(T, 4),
 }
 INPUTS["row_v_t"] = INPUTS["row_v_t"].at[:-1].set(INPUTS["v_tm1"][1:])
-TRAINED = {"log_prob", "q", "qs", "log_alpha", "v", "action"}
+TRAINED = {"log_prob", "q", "qs", "log_alpha", "v", "action", "quantiles"} | {
+    *("atom_logits", "hidden_weights", "hidden_bias", "output_weights"),
+}
 
 
 def lambda_return(r_t, discount_t, v_t, truncated_t, lambda_):
@@ -90,9 +106,14 @@ def chosen(q, a):
     return jnp.take_along_axis(q, a[:, None], axis=-1)[:, 0]
 
 
+def smooth_l1(error):
+    size = jnp.abs(error)
+    return jnp.where(size < 1, 0.5 * size**2, size - 0.5)
+
+
 def sac_value(qs, r_t, discount_t, next_qs, next_log_prob):
     value = jnp.min(next_qs, axis=0) - 0.2 * next_log_prob
-    return jnp.sum((qs - (r_t + discount_t * value)) ** 2, axis=0)
+    return jnp.sum(smooth_l1(qs - (r_t + discount_t * value)), axis=0)
 
 
 def iql_value(v, next_qs):
@@ -111,8 +132,82 @@ def td3_bc(v, action, data_action):
 
 
 def distance(v, target):
-    error = jnp.abs(v - target)
-    return error**2, jnp.where(error < 1, 0.5 * error**2, error - 0.5)
+    return (v - target) ** 2, smooth_l1(v - target)
+
+
+def distributional(atoms, atom_logits, a, r_t, discount_t, next_atom_logits, next_q):
+    low, high, losses = atoms[0], atoms[-1], []
+    delta = (high - low) / (M - 1)
+    for i in range(T):
+        probs = jax.nn.softmax(next_atom_logits[i, jnp.argmax(next_q[i])])
+        b = (jnp.clip(r_t[i] + discount_t[i] * atoms, low, high) - low) / delta
+        # The shares of the atoms below and above.
+        shares = jnp.maximum(1 - jnp.abs(b[:, None] - jnp.arange(M)), 0)
+        log_probs = jax.nn.log_softmax(atom_logits[i, a[i]])
+        losses.append(-jnp.sum(stop(probs @ shares) * log_probs))
+    return jnp.stack(losses)
+
+
+def discrete_value(logits, action_qs):
+    prob, log_prob = jax.nn.softmax(logits), jax.nn.log_softmax(logits)
+    return jnp.sum(prob * (jnp.min(action_qs, axis=0) - 0.2 * log_prob), axis=-1)
+
+
+def discrete_sac(qs, r_t, discount_t, logits, action_qs):
+    target = r_t + discount_t * discrete_value(logits, action_qs)
+    return jnp.sum(smooth_l1(qs - target), axis=0)
+
+
+def discrete_alpha(log_alpha, logits):
+    log_prob = jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), axis=-1)
+    return -log_alpha * stop(log_prob + 0.5)
+
+
+def redq(qs, r_t, discount_t, next_qs, next_log_prob):
+    value = jnp.min(next_qs - 0.2 * next_log_prob, axis=0)
+    return smooth_l1(qs - (r_t + discount_t * value))
+
+
+def tqc(quantiles, next_quantiles, r_t, discount_t, next_log_prob):
+    kept = jnp.sort(next_quantiles.reshape(T, 8), axis=-1)[:, :6]
+    value = kept - 0.2 * next_log_prob[:, None]
+    target = r_t[:, None] + discount_t[:, None] * value
+    delta = target[:, None, :] - quantiles[:, :, None]
+    fractions = (jnp.arange(4)[:, None] + 0.5) / 4
+    weight = jnp.abs(fractions - (stop(delta) < 0))
+    return jnp.mean(weight * smooth_l1(delta), axis=(1, 2))
+
+
+def mixed(action, hidden_weights, hidden_bias, output_weights, v, target):
+    hidden = jnp.einsum("tn,tnh->th", action, jnp.abs(hidden_weights)) + hidden_bias
+    team = jnp.sum(jax.nn.elu(hidden) * jnp.abs(output_weights), axis=-1) + v
+    return (team - target) ** 2
+
+
+def encoded(target, atoms):
+    """Interpolate between values of the support."""
+    x = jnp.clip(target, atoms[0], atoms[-1])[:, None]
+    lower = jnp.clip(jnp.sum(x >= atoms, axis=-1) - 1, 0, M - 2)
+    low, high = atoms[lower], atoms[lower + 1]
+    upper_weight = ((x[:, 0] - low) / (high - low))[:, None]
+    one_hot = jax.nn.one_hot
+    return (1 - upper_weight) * one_hot(lower, M) + upper_weight * one_hot(lower + 1, M)
+
+
+def two_hot(target, atoms, atom_logits):
+    decoded = jnp.sum(jax.nn.softmax(atom_logits[:, 0]) * atoms, axis=-1)
+    return encoded(target, atoms), decoded
+
+
+def kl_terms(atom_logits, next_atom_logits):
+    posterior, prior = (
+        0.99 * jax.nn.softmax(x[0]) + 0.01 / M for x in (atom_logits, next_atom_logits)
+    )
+
+    def kl(x, y):
+        return jnp.maximum(jnp.sum(x * (jnp.log(x) - jnp.log(y))), 1.0)
+
+    return kl(stop(posterior), prior), kl(posterior, stop(prior))
 
 
 ROWS = {
@@ -147,7 +242,7 @@ ROWS = {
     "PPOLoss": lambda log_prob, old_log_prob, adv: (
         -jnp.exp(log_prob - old_log_prob) * adv
     ),
-    "ClipPPOLoss": clip_ppo,
+    "ClipPPOLoss, IPPOLoss, MAPPOLoss": clip_ppo,
     "ClipPPOLoss: normalize_advantage": lambda adv: (
         (adv - adv.mean()) / adv.std(ddof=1)
     ),
@@ -158,12 +253,53 @@ ROWS = {
     "SACLoss: actor": lambda log_prob, qs: 0.2 * log_prob - jnp.min(qs, axis=0),
     "SACLoss: alpha": lambda log_alpha, log_prob: -log_alpha * stop(log_prob - 3.0),
     "TD3Loss: qvalue": lambda qs, r_t, discount_t, next_qs: jnp.sum(
-        (qs - (r_t + discount_t * jnp.min(next_qs, axis=0))) ** 2, axis=0
+        smooth_l1(qs - (r_t + discount_t * jnp.min(next_qs, axis=0))), axis=0
     ),
-    "IQLLoss: value": iql_value,
-    "IQLLoss: actor": iql_actor,
+    "IQLLoss, DiscreteIQLLoss: value": iql_value,
+    "IQLLoss, DiscreteIQLLoss: actor": iql_actor,
     "DiscreteCQLLoss: cql": lambda q, a: jax.nn.logsumexp(q, axis=-1) - chosen(q, a),
     "TD3BCLoss: actor": td3_bc,
     "distance_loss": distance,
     "SoftUpdate": lambda q, next_q: 0.005 * q + 0.995 * next_q,
+    "KLPENPPOLoss": lambda log_prob, old_log_prob, adv, kl: (
+        -(jnp.exp(log_prob - old_log_prob) * adv - 0.5 * kl)
+    ),
+    "KLPENPPOLoss: beta": lambda kl: jnp.where(
+        jnp.mean(kl) > 0.015, 1.0, jnp.where(jnp.mean(kl) < 0.01 / 1.5, 0.25, 0.5)
+    ),
+    "DistributionalDQNLoss": distributional,
+    "DDPGLoss: value": lambda v, r_t, discount_t, v_t: (
+        (v - (r_t + discount_t * v_t)) ** 2
+    ),
+    "DiscreteSACLoss: qvalue": discrete_sac,
+    "DiscreteSACLoss: actor": lambda logits, action_qs: (
+        -discrete_value(logits, action_qs)
+    ),
+    "DiscreteSACLoss: alpha": discrete_alpha,
+    "REDQLoss: qvalue": redq,
+    "REDQLoss: actor": lambda log_prob, qs: -(qs - 0.2 * log_prob),
+    "TQCLoss: qvalue": tqc,
+    "CQLLoss: cql": lambda v, next_q, sample_log_probs: (
+        jax.nn.logsumexp(next_q - sample_log_probs, axis=-1) - v
+    ),
+    "BCLoss, OnlineDTLoss, ACTLoss": lambda log_prob: -log_prob,
+    "DTLoss, DiffusionBCLoss": lambda action, data_action: (action - data_action) ** 2,
+    "RNDLoss": lambda action, data_action: jnp.mean(
+        (action - stop(data_action)) ** 2, axis=-1
+    ),
+    "GAILLoss": lambda v, target: (
+        -jnp.log(jax.nn.sigmoid(v)) - jnp.log(1 - jax.nn.sigmoid(target))
+    ),
+    "QMixerLoss": mixed,
+    "symlog, symexp": lambda v: (
+        jnp.sign(v) * jnp.log1p(jnp.abs(v)),
+        jnp.sign(v) * jnp.expm1(jnp.abs(v)),
+    ),
+    "two_hot_encode, two_hot_decode": two_hot,
+    "two_hot_cross_entropy": lambda target, atoms, atom_logits: (
+        -jnp.sum(
+            encoded(target, atoms) * jax.nn.log_softmax(atom_logits[:, 0]), axis=-1
+        )
+    ),
+    "categorical_kl_terms": kl_terms,
 }

@@ -19,6 +19,7 @@ SIZE = len(IDS)
 LOG_PROB, OLD = RNG.normal(-2.0, 0.5, size=(2, SIZE)).astype(np.float32)
 MASK = ~np.isin(IDS, 6)
 MASK[[1, 6]] = False  # The output of tools.
+KINDS = ("token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum")
 ADV = np.array([1.0, -1.0, 0.5, -2.0, 0.0, 0.3, 0.0], np.float32)[IDS]
 
 
@@ -83,9 +84,7 @@ def test_tokens_of_a_packed_row_are_those_of_their_answers(name, is_mixed):
     close(by, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "kind", ["token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum"]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_packed_rows_is_that_of_their_answers(kind):
     loss = np.stack([LOG_PROB, OLD])
     packed = rlaxlib.aggregate_losses(
@@ -166,6 +165,20 @@ def test_a_traced_segment_out_of_range_gives_nan(name):
         ids[0] = bad
         found = jax.jit(lambda ids: function(segment_ids=ids))(ids)
         assert np.flatnonzero(np.isnan(jax.tree.leaves(found)[0])).tolist() == [0]
+
+
+@pytest.mark.parametrize("bad", [-1, SIZE])
+def test_a_traced_segment_out_of_range_has_no_share_in_masks_and_losses(bad):
+    ids = IDS.copy()
+    ids[0] = bad
+    keep = jax.jit(rlaxlib.off_policy_sequence_mask)
+    found = keep(LOG_PROB, LOG_PROB, ADV, 0.5, segment_ids=ids)
+    assert np.flatnonzero(~found).tolist() == [0]
+    for kind in KINDS:
+        mean = jax.jit(functools.partial(rlaxlib.aggregate_losses, kind=kind))
+        assert np.isnan(mean(OLD[None], segment_ids=ids[None]))
+        ignored = np.arange(SIZE)[None] > 0
+        assert np.isfinite(mean(OLD[None], segment_ids=ids[None], sample_mask=ignored))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -135,10 +135,10 @@ def plain_dro(p, t):
 def plain_kl_cov(p, t):
     """PRIME-RL/Entropy-Mechanism-of-RL@8850579: compute_policy_loss_kl_cov.
 
-    verl/trainer/ppo/core_algos.py, with 20 % of the tokens.
+    verl/trainer/ppo/core_algos.py, with 33 % of the tokens, rounded down.
     """
     log_prob, advantages = logps(p), jnp.broadcast_to(GROUPS, MASK.shape)
-    negative_approx_kl, k_percent = log_prob - ANSWERS.old_log_prob, 20
+    negative_approx_kl, k_percent = log_prob - ANSWERS.old_log_prob, 33
     pg_losses = -advantages * jnp.exp(negative_approx_kl)
     valid = np.flatnonzero(np.asarray(MASK))
     all_valid_adv, all_valid_logp = (
@@ -233,7 +233,7 @@ CASES = {
     "dft": case("dft"),
     "topr": case("topr", SIGNED),
     "dro": case("dro"),
-    "kl_cov": case("kl_cov", fraction=0.2),
+    "kl_cov": case("kl_cov", fraction=0.33),
     "gdpo": case("gdpo", SEVERAL, WEIGHTS),
     "prime_ipo": case("prime_ipo", bound=0.1),
     "clip_cov": case("clip_cov", key=KEY, fraction=1.0, **COVARIANCES),

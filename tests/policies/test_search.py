@@ -140,6 +140,11 @@ def test_rescaled_values_do_not_depend_on_offset_and_scale():
     close(targets, softmax(LOGITS + 0.8 * completed / np.ptp(completed)))
 
 
+def test_large_values_do_not_round_the_logits():
+    large = np.float32(1e5)
+    close(gumbel(LOGITS, np.full_like(Q, large), VISITS, large), PI)
+
+
 def test_targets_improve_on_the_policy_under_the_completed_values():
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -136,6 +136,26 @@ def test_structures_must_match():
             call()
 
 
+def test_the_product_is_the_average_of_those_of_mapped_streams():
+    targets = np.float32([[1, 2], [3, 5]])
+    vector = jnp.array([1.0, 2.0])
+
+    def product(scale):
+        def kl(x):
+            return jnp.sum(scale * jnp.square(x))
+
+        return rlaxlib.fisher_vector_product(kl, jnp.zeros(2), vector, axis_name="i")
+
+    found = jax.vmap(product, axis_name="i")(targets)
+    close(found, np.tile(2 * targets.mean(0) * vector, (2, 1)))
+
+
+@pytest.mark.parametrize("result", [jnp.float32(1), (1.0, 2.0, 3.0), {"loss": 1.0}])
+def test_the_search_needs_a_loss_and_a_divergence(result):
+    with pytest.raises(rlaxlib.ArgumentError, match="must be a tuple of two"):
+        rlaxlib.backtracking_line_search(lambda x: result, jnp.zeros(2), jnp.ones(2))
+
+
 # --- CPO. ---
 
 

@@ -217,7 +217,7 @@ def test_degenerate_gradients_give_finite_steps(arguments, expected):
 
 def test_projections_are_the_closest_gradients_that_obey_the_bound():
     g, k = RANDOM.normal(size=(2, 50, 4)).astype(np.float32)
-    z = rlaxlib.acer_trust_region(g, k, 0.2)
+    z = np.asarray(rlaxlib.acer_trust_region(g, k, 0.2))
     change = np.sum(k * z, axis=-1)
     assert np.all(change <= 0.2 + 1e-5)
     allowed = np.sum(k * g, axis=-1) <= 0.2

@@ -311,7 +311,8 @@ def cpo_step(
         max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
-        Coefficients, without a gradient, and feasibility, a `CpoStep`.
+        A `CpoStep`: `gradient_coefficient` and `cost_coefficient`, without a gradient,
+        and `feasible`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

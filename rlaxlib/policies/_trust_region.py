@@ -134,6 +134,7 @@ def fisher_vector_product(
         return checks.result("kl(params)", kl(params))
 
     at, along = jax.tree.map(own, (params, vector))
+    along = jax.tree.map(dtypes.like, along, at)
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
     return _move(jax.tree.map(average, product), damping, vector)
 

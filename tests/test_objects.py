@@ -212,6 +212,21 @@ def test_an_object_unpacks_into_its_functions(name):
     assert functions == [getattr(made, each) for each in type(made)._functions]
 
 
+PAIR = rlaxlib.muzero_pair(-0.5, 0.5, 5, rlaxlib.SYMLOG_PAIR)
+INTEGERS = {
+    "softmax": lambda n: rlaxlib.softmax(n).kl(X, 2 * X),
+    "epsilon_greedy": lambda n: rlaxlib.epsilon_greedy(n).probs(X),
+    "gaussian_diagonal": lambda n: rlaxlib.gaussian_diagonal(n).log_prob(X, X),
+    "muzero_pair": PAIR.apply,
+    "outside_support": lambda x: rlaxlib.outside_support(x, PAIR),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_an_integer_of_python_is_a_float(name):
+    np.testing.assert_array_equal(INTEGERS[name](1), INTEGERS[name](1.0))
+
+
 def test_a_distribution_of_many_temperatures_is_mapped():
     policies = jax.vmap(rlaxlib.softmax)(jnp.array([0.5, 2.0]))
     assert isinstance(policies, rlaxlib.Softmax)

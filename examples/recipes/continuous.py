@@ -348,7 +348,7 @@ def crossq_critic(params, apply, batch, key, temperature):
     after the actions, so that batch normalisation, which takes the place of the target
     networks, has the statistics of both. Bhatt et al., 2024,
     https://arxiv.org/abs/1902.05605. Source: github.com/adityab/CrossQ@a318a26,
-    sbx/sac/sac.py, the same loss; that of the actor normalises by running statistics.
+    sbx/sac/sac.py, the same loss. The actor's loss normalises by running statistics.
     Usual: N = 2, Adam 1e-3 with a first moment of 0.5, batch renormalisation with
     momentum 0.99, an update of the actor every 3 steps.
     """

@@ -4,12 +4,12 @@ In distributed training, actors play with parameters that are some updates old. 
 example simulates that: the policy from `--lag` updates ago plays each episode. The
 experience is off-policy, which biases the plain policy gradient; V-trace corrects it.
 
-    rlaxlib.softmax                                 the policy,
-    rlaxlib.categorical_importance_sampling_ratios  the ratios π/μ of learner and actor,
-    rlaxlib.vtrace_td_error_and_advantage           the TD errors and advantages,
-    rlaxlib.policy_gradient_loss                    the loss of the actor,
-    rlaxlib.l2_loss                                 the loss of the critic,
-    rlaxlib.entropy_loss                            the entropy regularisation.
+- `rlaxlib.softmax`: the policy,
+- `rlaxlib.categorical_importance_sampling_ratios`: the ratios π/μ of learner and actor,
+- `rlaxlib.vtrace_td_error_and_advantage`: the TD errors and advantages,
+- `rlaxlib.policy_gradient_loss`: the loss of the actor,
+- `rlaxlib.l2_loss`: the loss of the critic,
+- `rlaxlib.entropy_loss`: the entropy regularisation.
 
 Functions of rlaxlib take one stream of experience, here an episode. `loss_of` is
 written for one episode, and `jax.vmap` makes the batch.

@@ -5,19 +5,19 @@ A bandit has five arms with Bernoulli rewards. A policy is three pure functions,
 is the expected reward of the best arm minus that of the arm that was pulled, summed
 over pulls. The functions of the library that the policies use:
 
-    rlaxlib.bandit_init, rlaxlib.bandit_update       counts, means and variances,
-    rlaxlib.ucb_scores                               UCB1,
-    rlaxlib.ucb_tuned_scores                         UCB1-tuned,
-    rlaxlib.kl_ucb_scores                            KL-UCB,
-    rlaxlib.thompson_beta                            Thompson sampling,
-    rlaxlib.exp3_probabilities, rlaxlib.exp3_update  Exp3,
-    rlaxlib.tsallis_inf_probabilities                Tsallis-INF,
-    rlaxlib.tsallis_inf_update                       its loss estimates,
-    rlaxlib.gradient_bandit_init                     the gradient bandit,
-    rlaxlib.gradient_bandit_update                   its update,
-    rlaxlib.softmax                                  Boltzmann exploration,
-    rlaxlib.greedy                                   the arm with the highest score,
-    rlaxlib.categorical_sample                       the arm that is pulled.
+- `rlaxlib.bandit_init`, `rlaxlib.bandit_update`: counts, means and variances,
+- `rlaxlib.ucb_scores`: UCB1,
+- `rlaxlib.ucb_tuned_scores`: UCB1-tuned,
+- `rlaxlib.kl_ucb_scores`: KL-UCB,
+- `rlaxlib.thompson_beta`: Thompson sampling,
+- `rlaxlib.exp3_probabilities`, `rlaxlib.exp3_update`: Exp3,
+- `rlaxlib.tsallis_inf_probabilities`: Tsallis-INF,
+- `rlaxlib.tsallis_inf_update`: its loss estimates,
+- `rlaxlib.gradient_bandit_init`: the gradient bandit,
+- `rlaxlib.gradient_bandit_update`: its update,
+- `rlaxlib.softmax`: Boltzmann exploration,
+- `rlaxlib.greedy`: the arm with the highest score,
+- `rlaxlib.categorical_sample`: the arm that is pulled.
 
 No policy that works for all bandits has less regret in the long run than C log t, with
 the constant C of Lai and Robbins. KL-UCB and Thompson sampling reach it. The regret of
@@ -26,15 +26,15 @@ constant temperature, the regret of Boltzmann exploration grows linearly.
 
 `--problem=switching` rotates the arms every 2500 pulls. Policies that forget recover:
 
-    rlaxlib.sliding_window_init      sliding-window UCB,
-    rlaxlib.sliding_window_update    its statistics,
-    rlaxlib.thompson_gaussian        Thompson sampling with discounted statistics.
+- `rlaxlib.sliding_window_init`: sliding-window UCB,
+- `rlaxlib.sliding_window_update`: its statistics,
+- `rlaxlib.thompson_gaussian`: Thompson sampling with discounted statistics.
 
 `--problem=linear` draws a context for each arm before each pull:
 
-    rlaxlib.linear_bandit_init, rlaxlib.linucb_update   a regression on contexts,
-    rlaxlib.linucb_scores                               LinUCB,
-    rlaxlib.linear_thompson_sample                      linear Thompson sampling.
+- `rlaxlib.linear_bandit_init`, `rlaxlib.linucb_update`: a regression on contexts,
+- `rlaxlib.linucb_scores`: LinUCB,
+- `rlaxlib.linear_thompson_sample`: linear Thompson sampling.
 
 The plot has the mean regret of each policy beside the theoretical rates. Expect a
 regret of about 65 for KL-UCB and 45 for Thompson sampling, after about a minute on two

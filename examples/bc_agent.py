@@ -6,7 +6,7 @@ rewards or an environment. With greedy actions it performs better than the data,
 the random actions are not predictable. The agent is a pytree: `agent.update(batch)`
 returns a new agent.
 
-    rlaxlib.softmax   the policy: samples, log-probabilities and entropy.
+- `rlaxlib.softmax`: the policy: samples, log-probabilities and entropy.
 
 The agent to clone is that of `online_q_learning.py`. The data set is written to a file
 in the format of `common/offline.py`. `--dataset` reads any other data set with discrete

@@ -4,10 +4,10 @@ C51 is DQN with a distribution in place of a mean: for each action, the network 
 the probabilities of 51 fixed returns, the atoms. The target distribution of the next
 step is projected onto the atoms, and the loss is the cross-entropy.
 
-    rlaxlib.softmax                 the probabilities of the atoms,
-    rlaxlib.epsilon_greedy          the behaviour policy over the mean returns,
-    rlaxlib.categorical_q_learning  the loss of one transition, with the projection,
-    rlaxlib.periodic_update         the parameters of the target network.
+- `rlaxlib.softmax`: the probabilities of the atoms,
+- `rlaxlib.epsilon_greedy`: the behaviour policy over the mean returns,
+- `rlaxlib.categorical_q_learning`: the loss of one transition, with the projection,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
 miss, so the atoms span [-1, 1]. A random agent averages -0.6. Expect +1.00 in the final

@@ -5,12 +5,12 @@ data, and its policy prefers them. CQL adds a loss to the critics: it lowers the
 of actions that the policy would take, and raises the values of the data's actions. The
 agent is a pytree: `agent.update(batch)` returns a new agent.
 
-    rlaxlib.tanh_normal_log_prob             the log-densities of the policy's actions,
-    rlaxlib.tanh_normal_log_prob_of_action   the log-densities of the data's actions,
-    rlaxlib.sac_critic_target                the targets of the critics,
-    rlaxlib.l2_loss                          the TD loss of the critics,
-    rlaxlib.cql_loss                         the conservative loss of the critics,
-    rlaxlib.sac_policy_loss                  the loss of the policy,
+- `rlaxlib.tanh_normal_log_prob`: the log-densities of the policy's actions,
+- `rlaxlib.tanh_normal_log_prob_of_action`: the log-densities of the data's actions,
+- `rlaxlib.sac_critic_target`: the targets of the critics,
+- `rlaxlib.l2_loss`: the TD loss of the critics,
+- `rlaxlib.cql_loss`: the conservative loss of the critics,
+- `rlaxlib.sac_policy_loss`: the loss of the policy,
 
 The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
 with many random actions before it, and is written to a file in the format of

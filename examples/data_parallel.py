@@ -6,15 +6,15 @@ the gradients, the PopArt statistics, and the moving averages that scale the adv
 All devices hold the same agent, and up to rounding it equals the agent that one device
 trains on the whole batch. `--compare=8` prints the differences.
 
-    rlaxlib.softmax                the policy,
-    rlaxlib.lambda_returns         the targets of the values, cut at episode ends,
-    rlaxlib.popart                 the PopArt statistics, reduced over the axis,
-    rlaxlib.create_ema             the moments of the advantages, reduced over the axis,
-    rlaxlib.normalize              normalised targets,
-    rlaxlib.unnormalize_linear     values in the scale of the rewards,
-    rlaxlib.policy_gradient_loss   the loss of the policy,
-    rlaxlib.entropy_loss           the entropy regularisation,
-    rlaxlib.l2_loss                the loss of the values.
+- `rlaxlib.softmax`: the policy,
+- `rlaxlib.lambda_returns`: the targets of the values, cut at episode ends,
+- `rlaxlib.popart`: the PopArt statistics, reduced over the axis,
+- `rlaxlib.create_ema`: the moments of the advantages, reduced over the axis,
+- `rlaxlib.normalize`: normalised targets,
+- `rlaxlib.unnormalize_linear`: values in the scale of the rewards,
+- `rlaxlib.policy_gradient_loss`: the loss of the policy,
+- `rlaxlib.entropy_loss`: the entropy regularisation,
+- `rlaxlib.l2_loss`: the loss of the values.
 
 There are two methods. `jax.shard_map` over a mesh is the recommended one: arrays stay
 whole, and a specification names the axis that is sharded. `jax.pmap` is found in older

@@ -18,10 +18,10 @@ pairs, which is added to the reward, and to the action values when the agent act
 
 The other functions are common to all:
 
-    rlaxlib.epsilon_greedy            the behaviour policy,
-    rlaxlib.bootstrapped_q_learning   the TD errors, of one head or of several,
-    rlaxlib.l2_loss                   the losses of the TD errors,
-    rlaxlib.periodic_update           the parameters of the target network.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.bootstrapped_q_learning`: the TD errors, of one head or of several,
+- `rlaxlib.l2_loss`: the losses of the TD errors,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 Never Give Up clears its memory after each episode. In Deep Sea, no episode visits a
 cell twice, so the memory here is kept.

@@ -6,9 +6,9 @@ preferred to a wrong one. DPO trains on these pairs: it needs neither rewards no
 samples. The reference policy is the policy after imitation, whose log-probabilities are
 computed once.
 
-    rlaxlib.token_log_probs   the log-probabilities of tokens,
-    rlaxlib.dpo_loss          the loss of a pair (DPO, IPO, SLiC, robust DPO),
-    rlaxlib.masked_mean       the mean over pairs.
+- `rlaxlib.token_log_probs`: the log-probabilities of tokens,
+- `rlaxlib.dpo_loss`: the loss of a pair (DPO, IPO, SLiC, robust DPO),
+- `rlaxlib.masked_mean`: the mean over pairs.
 
 On held-out pairs, the implicit reward of the chosen answer, β times the log-ratio of
 policy and reference, soon exceeds that of the rejected answer in more than 90 % of the

@@ -7,13 +7,13 @@ network selects the next action and the target network evaluates it, which reduc
 overestimation bias of the maximum. Prioritised replay (PER) samples transitions with
 large TD errors more often; importance-sampling weights correct the bias.
 
-    rlaxlib.epsilon_greedy                the behaviour policy,
-    rlaxlib.prioritized_probabilities     the sampling probabilities of transitions,
-    rlaxlib.stratified_sample             the indices of a batch,
-    rlaxlib.importance_sampling_weights   the weights of the losses,
-    rlaxlib.double_q_learning             the TD errors,
-    rlaxlib.huber_loss                    the losses of the TD errors,
-    rlaxlib.periodic_update               the parameters of the target network.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.prioritized_probabilities`: the sampling probabilities of transitions,
+- `rlaxlib.stratified_sample`: the indices of a batch,
+- `rlaxlib.importance_sampling_weights`: the weights of the losses,
+- `rlaxlib.double_q_learning`: the TD errors,
+- `rlaxlib.huber_loss`: the losses of the TD errors,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 Expect +1.00 in the final evaluation (a random agent averages -0.6), after about 20
 seconds on two cores, imports and compilation included.

@@ -11,11 +11,11 @@ a pair decreases with its similarity to its nearest neighbours in memory. The bo
 used twice. It is added to the reward, so that action values lead to novel states. It is
 also added to the action values when the agent acts, so that it prefers untried actions.
 
-    rlaxlib.episodic_memory_intrinsic_rewards  the novelty bonus, and the next memory,
-    rlaxlib.epsilon_greedy                     the behaviour policy,
-    rlaxlib.double_q_learning                  the TD errors,
-    rlaxlib.l2_loss                            the losses of the TD errors,
-    rlaxlib.periodic_update                    the parameters of the target network.
+- `rlaxlib.episodic_memory_intrinsic_rewards`: the novelty bonus, and the next memory,
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.double_q_learning`: the TD errors,
+- `rlaxlib.l2_loss`: the losses of the TD errors,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 Never Give Up clears the memory after each episode. In Deep Sea, no episode visits a
 cell twice, so the memory here is kept.

@@ -7,11 +7,11 @@ state are not samples of its return. Two agents are trained, one after the other
 naive one that uses expectiles as samples, and one that first imputes samples with the
 predicted expectiles.
 
-    rlaxlib.quantile_midpoints            the fractions τ of the expectiles,
-    rlaxlib.epsilon_greedy                the behaviour policy over expectiles at τ = ½,
-    rlaxlib.expectile_q_learning          the loss of the naive agent,
-    rlaxlib.imputed_expectile_q_learning  the loss of the agent with imputation,
-    rlaxlib.periodic_update               the parameters of the target network.
+- `rlaxlib.quantile_midpoints`: the fractions τ of the expectiles,
+- `rlaxlib.epsilon_greedy`: the behaviour policy over expectiles at τ = ½,
+- `rlaxlib.expectile_q_learning`: the loss of the naive agent,
+- `rlaxlib.imputed_expectile_q_learning`: the loss of the agent with imputation,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
 miss. A random agent averages -0.6. During training, the last reward has noise of +1 or

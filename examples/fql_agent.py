@@ -9,11 +9,11 @@ a policy with one step from noise to an action, which learns both to end where t
 ends and to maximise the value. The agent is a pytree: `agent.update(batch)` returns a
 new agent.
 
-    rlaxlib.flow_matching_sample   the points of the paths, and their velocities,
-    rlaxlib.flow_matching_loss     the loss of the flow, and that of the distillation,
-    rlaxlib.ensemble_value         the mean value of two critics,
-    rlaxlib.td_learning            the TD errors of the critics,
-    rlaxlib.l2_loss                their loss.
+- `rlaxlib.flow_matching_sample`: the points of the paths, and their velocities,
+- `rlaxlib.flow_matching_loss`: the loss of the flow, and that of the distillation,
+- `rlaxlib.ensemble_value`: the mean value of two critics,
+- `rlaxlib.td_learning`: the TD errors of the critics,
+- `rlaxlib.l2_loss`: their loss.
 
 The data set is that of `cql_agent.py`, of mixed quality: all experience of a short run
 of `sac_agent.py`, with many random actions before it. `--dataset` reads any other data

@@ -6,14 +6,14 @@ samples a group of answers to each prompt, compares the answers of a group with 
 other, and takes gradient steps on minibatches. Sampling, grading and learning are one
 compiled function.
 
-    rlaxlib.linear_token_log_probs   the log-probabilities of tokens, without logits,
-    rlaxlib.group_advantages         the advantages of the answers to a prompt,
-    rlaxlib.ppo_clip_loss            the loss of tokens (GRPO, Dr. GRPO, RLOO, GSPO),
-    rlaxlib.gspo_ratio               the importance ratio of an answer (GSPO),
-    rlaxlib.cispo_loss               the loss of tokens (CISPO),
-    rlaxlib.kl_loss                  the KL to the policy after imitation (`--kl=0.01`),
-    rlaxlib.aggregate_losses         the mean over tokens and answers,
-    rlaxlib.pass_at_k                the probability that one of several is right.
+- `rlaxlib.linear_token_log_probs`: the log-probabilities of tokens, without logits,
+- `rlaxlib.group_advantages`: the advantages of the answers to a prompt,
+- `rlaxlib.ppo_clip_loss`: the loss of tokens (GRPO, Dr. GRPO, RLOO, GSPO),
+- `rlaxlib.gspo_ratio`: the importance ratio of an answer (GSPO),
+- `rlaxlib.cispo_loss`: the loss of tokens (CISPO),
+- `rlaxlib.kl_loss`: the KL to the policy after imitation (`--kl=0.01`),
+- `rlaxlib.aggregate_losses`: the mean over tokens and answers,
+- `rlaxlib.pass_at_k`: the probability that one of several is right.
 
 The fraction of right answers rises from about 0.3 to more than 0.9, in less than three
 minutes on two cores. `--devices=4` shards the prompts over four devices, by automatic

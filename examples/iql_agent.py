@@ -5,10 +5,10 @@ value is an expectile of the values of the data's actions, close to their maximu
 critics learn from it, and the policy imitates the data's actions, weighted by their
 advantages. The agent is a pytree: `agent.update(batch)` returns a new agent.
 
-    rlaxlib.iql_value_loss             the loss of the state value,
-    rlaxlib.l2_loss                    the loss of the critics,
-    rlaxlib.gaussian_diagonal          the policy,
-    rlaxlib.advantage_weighted_loss    the loss of the policy,
+- `rlaxlib.iql_value_loss`: the loss of the state value,
+- `rlaxlib.l2_loss`: the loss of the critics,
+- `rlaxlib.gaussian_diagonal`: the policy,
+- `rlaxlib.advantage_weighted_loss`: the loss of the policy,
 
 The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
 with many random actions before it, and is written to a file in the format of

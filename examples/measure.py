@@ -97,8 +97,8 @@ def plot(name: str, runs: list[Run]) -> None:
         (line,) = axes.plot(x, np.median(returns, axis=0), label=label)
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(x, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
-    y_name = runs[0].y_name.replace("eval_", "evaluation ")
-    axes.set(xlabel=runs[0].x_name, ylabel=y_name)
+    y_name = runs[0].y_name.replace("eval", "evaluation").replace("train", "training")
+    axes.set(xlabel=runs[0].x_name, ylabel=y_name.replace("_", " "))
     axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
     if len(runs[0].curves) > 1:
         axes.legend()

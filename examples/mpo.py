@@ -4,12 +4,12 @@ In each state, the E-step reweights the target policy by the exponentiated actio
 of the critic. The M-step fits the online policy to the result by cross-entropy, within
 a bound on the KL divergence from the target policy. All experience is replayed.
 
-    rlaxlib.softmax               the behaviour policy,
-    rlaxlib.expected_sarsa        the TD errors of the critic,
-    rlaxlib.l2_loss               the loss of the TD errors,
-    rlaxlib.categorical_mpo_loss  the E-step, the M-step and the dual losses,
-    rlaxlib.LagrangePenalty       a bound with its dual variable,
-    rlaxlib.periodic_update       the parameters of the target network.
+- `rlaxlib.softmax`: the behaviour policy,
+- `rlaxlib.expected_sarsa`: the TD errors of the critic,
+- `rlaxlib.l2_loss`: the loss of the TD errors,
+- `rlaxlib.categorical_mpo_loss`: the E-step, the M-step and the dual losses,
+- `rlaxlib.LagrangePenalty`: a bound with its dual variable,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 Common questions about MPO:
 

@@ -7,12 +7,12 @@ the improved policy of the search, and the value n-step returns that bootstrap f
 Gumbel MuZero samples actions at the root without replacement, so that the search
 improves the policy with few simulations.
 
-    rlaxlib.gumbel_policy_targets         the targets of the policy,
-    rlaxlib.n_step_bootstrapped_returns   the targets of the value,
-    rlaxlib.muzero_pair                   the encoding of values and rewards,
-    rlaxlib.scale_gradient                the gradient into the latent states,
-    rlaxlib.categorical_cross_entropy     the losses,
-    rlaxlib.masked_mean                   the mean of the policy loss, up to the end.
+- `rlaxlib.gumbel_policy_targets`: the targets of the policy,
+- `rlaxlib.n_step_bootstrapped_returns`: the targets of the value,
+- `rlaxlib.muzero_pair`: the encoding of values and rewards,
+- `rlaxlib.scale_gradient`: the gradient into the latent states,
+- `rlaxlib.categorical_cross_entropy`: the losses,
+- `rlaxlib.masked_mean`: the mean of the policy loss, up to the end.
 
 Values on Catch are in [-1, 1], and are not rescaled. The usual rescaling, by the range
 of the values of a node, turns the errors of values that are all equal into differences

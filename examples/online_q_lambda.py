@@ -5,9 +5,9 @@ by one step per update. Q(λ) mixes the returns of all horizons, so that the rew
 reaches all earlier actions in a single update. The agent plays an episode, and then
 takes one gradient step on all of its transitions:
 
-    rlaxlib.epsilon_greedy   the behaviour policy,
-    rlaxlib.q_lambda         the TD errors between action values and λ-returns,
-    rlaxlib.l2_loss          the loss of the TD errors.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.q_lambda`: the TD errors between action values and λ-returns,
+- `rlaxlib.l2_loss`: the loss of the TD errors.
 
 By default, the returns follow the actions taken, exploratory ones included (Peng's
 Q(λ)). With `--watkins`, they are cut at the first action that is not greedy (Watkins's

@@ -4,9 +4,9 @@ The simplest agent of deep RL: an ε-greedy policy over the action values of a s
 network, without replay buffer, target network or batches. It shows how functions of
 rlaxlib connect a network, an optimizer and an environment:
 
-    rlaxlib.epsilon_greedy   the behaviour policy,
-    rlaxlib.q_learning       the TD error,
-    rlaxlib.l2_loss          the loss of the TD error.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.q_learning`: the TD error,
+- `rlaxlib.l2_loss`: the loss of the TD error.
 
 In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
 paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1

@@ -8,14 +8,14 @@ POP rescales the last layer to preserve them.
 Two agents are trained, and their curves drawn in one plot. They differ only in the step
 size of ART, which is 0 for the agent without PopArt.
 
-    rlaxlib.epsilon_greedy   the behaviour policy,
-    rlaxlib.lambda_returns   the targets,
-    rlaxlib.popart           the initial state and the update of PopArt,
-    rlaxlib.PopArtState      the statistics of the targets of each action,
-    rlaxlib.normalize        normalised targets,
-    rlaxlib.unnormalize      values in the scale of the rewards,
-    rlaxlib.batched_index    the outputs for the actions taken,
-    rlaxlib.l2_loss          the losses.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.lambda_returns`: the targets,
+- `rlaxlib.popart`: the initial state and the update of PopArt,
+- `rlaxlib.PopArtState`: the statistics of the targets of each action,
+- `rlaxlib.normalize`: normalised targets,
+- `rlaxlib.unnormalize`: values in the scale of the rewards,
+- `rlaxlib.batched_index`: the outputs for the actions taken,
+- `rlaxlib.l2_loss`: the losses.
 
 Three points are easy to get wrong:
 

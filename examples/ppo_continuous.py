@@ -7,13 +7,13 @@ deviation of their discounted sums, without subtracting a mean. Episodes that a 
 limit cuts are truncated, not terminated: advantages bootstrap from the value of the
 true next observation, which is not the first one of the next episode.
 
-    rlaxlib.gaussian_diagonal                  the policy,
-    rlaxlib.running_moments                    the moments of the observations,
-    rlaxlib.reward_scale                       the divisor of the rewards,
-    rlaxlib.generalized_advantage_estimation   the advantages (GAE),
-    rlaxlib.standardize                        the standardised advantages,
-    rlaxlib.ppo_clip_loss                      the loss of the policy,
-    rlaxlib.ppo_value_loss                     the loss of the values.
+- `rlaxlib.gaussian_diagonal`: the policy,
+- `rlaxlib.running_moments`: the moments of the observations,
+- `rlaxlib.reward_scale`: the divisor of the rewards,
+- `rlaxlib.generalized_advantage_estimation`: the advantages (GAE),
+- `rlaxlib.standardize`: the standardised advantages,
+- `rlaxlib.ppo_clip_loss`: the loss of the policy,
+- `rlaxlib.ppo_value_loss`: the loss of the values.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect more than -200 in the final evaluation, after about 25 seconds on two

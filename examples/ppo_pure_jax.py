@@ -14,11 +14,11 @@ Episodes cut by the time limit are truncated, not terminated: advantages bootstr
 the value of the final observation, which gymnax returns in addition to the first
 observation of the next episode.
 
-    rlaxlib.softmax                            the policy,
-    rlaxlib.generalized_advantage_estimation   the advantages (GAE),
-    rlaxlib.standardize                        the standardised advantages,
-    rlaxlib.ppo_clip_loss                      the loss of the policy,
-    rlaxlib.ppo_value_loss                     the loss of the values.
+- `rlaxlib.softmax`: the policy,
+- `rlaxlib.generalized_advantage_estimation`: the advantages (GAE),
+- `rlaxlib.standardize`: the standardised advantages,
+- `rlaxlib.ppo_clip_loss`: the loss of the policy,
+- `rlaxlib.ppo_value_loss`: the loss of the values.
 
 A run has 262,144 steps and takes about 15 seconds on two cores, of which 2 are
 training. Over ten seeds, the median and worst return of the last evaluation were 500

@@ -14,12 +14,12 @@ gives its best cell 6.5, so VDN chooses the first. QMIX mixes the values by a ne
 that increases with each of them, whose weights depend on the state. It learns that the
 second matrix returns 8.
 
-    rlaxlib.epsilon_greedy          the actions,
-    rlaxlib.qmix                    the value of the team, from those of the agents,
-    rlaxlib.batched_index           the values of the actions,
-    rlaxlib.td_learning             the TD errors of the team,
-    rlaxlib.l2_loss                 their loss,
-    rlaxlib.periodic_update         the copies to the target network.
+- `rlaxlib.epsilon_greedy`: the actions,
+- `rlaxlib.qmix`: the value of the team, from those of the agents,
+- `rlaxlib.batched_index`: the values of the actions,
+- `rlaxlib.td_learning`: the TD errors of the team,
+- `rlaxlib.l2_loss`: their loss,
+- `rlaxlib.periodic_update`: the copies to the target network.
 
 As in the paper, all actions are random during training, so that only the representation
 of the values matters. Random agents return +4.75 on average. Expect +8.00 from QMIX and

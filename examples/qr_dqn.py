@@ -6,10 +6,10 @@ regression weighs positive errors by τ and negative errors by 1 - τ. Two agent
 trained, one after the other: one with the quantile Huber loss of the paper, which is
 quadratic for errors up to `huber_param`, and one with the absolute error.
 
-    rlaxlib.quantile_midpoints   the fractions τ of the quantiles,
-    rlaxlib.epsilon_greedy       the behaviour policy over the means of the quantiles,
-    rlaxlib.quantile_q_learning  the loss of one transition,
-    rlaxlib.periodic_update      the parameters of the target network.
+- `rlaxlib.quantile_midpoints`: the fractions τ of the quantiles,
+- `rlaxlib.epsilon_greedy`: the behaviour policy over the means of the quantiles,
+- `rlaxlib.quantile_q_learning`: the loss of one transition,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 An episode of bsuite's Catch has nine steps and returns +1 for a catch and -1 for a
 miss. A random agent averages -0.6. Expect +1.00 in both final evaluations, after about

@@ -10,18 +10,18 @@ made. So the first steps of a sequence, the burn-in, only refresh the state, and
 loss. Sequences overlap by the burn-in, and run across the ends of episodes, where the
 state is reset. Their priorities mix the largest and the mean TD error.
 
-    rlaxlib.tree_select                     the reset of environments,
-    rlaxlib.epsilon_greedy                  the actions,
-    rlaxlib.apex_epsilons                   the exploration rates of the environments,
-    rlaxlib.dueling_q_values                the output of the network,
-    rlaxlib.prioritized_probabilities       the replay probabilities,
-    rlaxlib.stratified_sample               the replayed sequences,
-    rlaxlib.importance_sampling_weights     the weights of their losses,
-    rlaxlib.transformed_n_step_q_learning   the TD errors, of rescaled values,
-    rlaxlib.l2_loss                         the loss,
-    rlaxlib.masked_mean                     its mean over the steps after the burn-in,
-    rlaxlib.sequence_priority               the priorities of the replayed sequences,
-    rlaxlib.periodic_update                 the copies to the target network.
+- `rlaxlib.tree_select`: the reset of environments,
+- `rlaxlib.epsilon_greedy`: the actions,
+- `rlaxlib.apex_epsilons`: the exploration rates of the environments,
+- `rlaxlib.dueling_q_values`: the output of the network,
+- `rlaxlib.prioritized_probabilities`: the replay probabilities,
+- `rlaxlib.stratified_sample`: the replayed sequences,
+- `rlaxlib.importance_sampling_weights`: the weights of their losses,
+- `rlaxlib.transformed_n_step_q_learning`: the TD errors, of rescaled values,
+- `rlaxlib.l2_loss`: the loss,
+- `rlaxlib.masked_mean`: its mean over the steps after the burn-in,
+- `rlaxlib.sequence_priority`: the priorities of the replayed sequences,
+- `rlaxlib.periodic_update`: the copies to the target network.
 
 Expect more than +0.95 in the final evaluation, after about 40 seconds on two cores,
 imports and compilation included. With `--memory=False`, the state is reset at each

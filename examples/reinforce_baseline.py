@@ -6,10 +6,10 @@ followed it minus the baseline, a state value that the network predicts. The bas
 does not depend on the action, so that it reduces the variance of the gradient without
 changing its expectation.
 
-    rlaxlib.softmax               the policy,
-    rlaxlib.discounted_returns    the returns that followed each action,
-    rlaxlib.policy_gradient_loss  the loss of the policy,
-    rlaxlib.l2_loss               the loss of the baseline.
+- `rlaxlib.softmax`: the policy,
+- `rlaxlib.discounted_returns`: the returns that followed each action,
+- `rlaxlib.policy_gradient_loss`: the loss of the policy,
+- `rlaxlib.l2_loss`: the loss of the baseline.
 
 Functions of rlaxlib take one stream of experience, here the episode.
 

@@ -6,11 +6,11 @@ pytree of four modules and their parameters: `agent.update(batch)` returns a new
 and `agent.sample_actions(observations, seed=key)` returns actions. Both are pure, so
 that environment, replay and updates are compiled as one loop.
 
-    rlaxlib.tanh_normal_log_prob   the log-densities of tanh-Gaussian actions,
-    rlaxlib.sac_critic_target      the targets of the critics,
-    rlaxlib.l2_loss                the loss of the critics,
-    rlaxlib.sac_policy_loss        the loss of the policy,
-    rlaxlib.sac_temperature_loss   the loss of the temperature.
+- `rlaxlib.tanh_normal_log_prob`: the log-densities of tanh-Gaussian actions,
+- `rlaxlib.sac_critic_target`: the targets of the critics,
+- `rlaxlib.l2_loss`: the loss of the critics,
+- `rlaxlib.sac_policy_loss`: the loss of the policy,
+- `rlaxlib.sac_temperature_loss`: the loss of the temperature.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect more than -200 in the final evaluation, after about 30 seconds on two

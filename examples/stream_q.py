@@ -6,12 +6,12 @@ to earlier actions, up to the last exploratory one. ObGD bounds the step size, s
 an update seldom overshoots its target. Observations and rewards are normalised by their
 running moments. The network has sparse initial weights and layer normalisation.
 
-    rlaxlib.epsilon_greedy       the behaviour policy,
-    rlaxlib.running_moments      the scale of the observations,
-    rlaxlib.reward_scale         the scale of the rewards,
-    rlaxlib.q_learning           the TD error,
-    rlaxlib.accumulating_trace   the eligibility trace of the parameters,
-    rlaxlib.obgd_step_size       the step size.
+- `rlaxlib.epsilon_greedy`: the behaviour policy,
+- `rlaxlib.running_moments`: the scale of the observations,
+- `rlaxlib.reward_scale`: the scale of the rewards,
+- `rlaxlib.q_learning`: the TD error,
+- `rlaxlib.accumulating_trace`: the eligibility trace of the parameters,
+- `rlaxlib.obgd_step_size`: the step size.
 
 The algorithm is that of Elsayed, Vasan and Mahmood, *Streaming Deep Reinforcement
 Learning Finally Works*, 2024. The environment of gymnax is compiled with the agent.

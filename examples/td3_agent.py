@@ -8,11 +8,11 @@ parameters: `agent.update(batch)` returns a new agent, and
 `agent.sample_actions(observations, seed=key)` returns actions. Both are pure, so that
 environment, replay and updates are compiled as one loop.
 
-    rlaxlib.add_gaussian_noise   the exploratory actions,
-    rlaxlib.td3_target_action    the target actions, smoothed with clipped noise,
-    rlaxlib.td3_critic_target    the targets of the critics,
-    rlaxlib.l2_loss              the loss of the critics,
-    rlaxlib.dpg_loss             the loss of the policy.
+- `rlaxlib.add_gaussian_noise`: the exploratory actions,
+- `rlaxlib.td3_target_action`: the target actions, smoothed with clipped noise,
+- `rlaxlib.td3_critic_target`: the targets of the critics,
+- `rlaxlib.l2_loss`: the loss of the critics,
+- `rlaxlib.dpg_loss`: the loss of the policy.
 
 A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
 -150. Expect more than -200 in the final evaluation, after about 20 seconds on two

@@ -6,13 +6,13 @@ above the median, and weights them by their exponentiated advantages. The M-step
 maximises their weighted log-likelihood, within a bound on the KL divergence from the
 target policy, in several updates on the same batch. Then the target policy is updated.
 
-    rlaxlib.softmax                    the policy,
-    rlaxlib.td_lambda                  the TD errors of the critic, and the advantages,
-    rlaxlib.l2_loss                    the loss of the TD errors,
-    rlaxlib.categorical_kl_divergence  the divergence of the constraint,
-    rlaxlib.vmpo_loss                  the E-step, the M-step and the dual losses,
-    rlaxlib.LagrangePenalty            a bound with its dual variable,
-    rlaxlib.periodic_update            the parameters of the target network.
+- `rlaxlib.softmax`: the policy,
+- `rlaxlib.td_lambda`: the TD errors of the critic, and the advantages,
+- `rlaxlib.l2_loss`: the loss of the TD errors,
+- `rlaxlib.categorical_kl_divergence`: the divergence of the constraint,
+- `rlaxlib.vmpo_loss`: the E-step, the M-step and the dual losses,
+- `rlaxlib.LagrangePenalty`: a bound with its dual variable,
+- `rlaxlib.periodic_update`: the parameters of the target network.
 
 `td_lambda` takes one stream of experience, like most of rlaxlib, and `jax.vmap` makes
 the batch. `vmpo_loss` takes the whole batch, because the better half is taken of all

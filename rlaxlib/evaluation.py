@@ -299,7 +299,7 @@ def bootstrap_interval(
         stratified: Whether to resample each column by itself.
 
     Returns:
-        Lower and upper end, a `BootstrapInterval`.
+        A `BootstrapInterval`: its `lower` and `upper` end.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong, in `data`

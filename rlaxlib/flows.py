@@ -106,7 +106,7 @@ def flow_matching_sample(
         noise: Start :math:`x_0` of the path, shape `[D]`; or None to sample it.
 
     Returns:
-        Point, time and velocity, a `FlowSample`.
+        A `FlowSample`: the point `x`, its time `t` and the `velocity`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -213,7 +213,7 @@ def flow_sde_step(
         noise_level: Noise level :math:`a`, in [0, inf), shape `[]`.
 
     Returns:
-        Mean :math:`m` and standard deviation :math:`σ √(t' - t)`, a `FlowStep`.
+        A `FlowStep`: `mean` :math:`m` and `stddev` :math:`σ √(t' - t)`.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete value is wrong.
@@ -368,7 +368,7 @@ def diffusion_noise(
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.
 
     Returns:
-        Data with noise, and target, a `DiffusionSample`.
+        A `DiffusionSample`: the data with noise, `x`, and the `targets`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.

@@ -137,7 +137,9 @@ def test_ignored_steps_are_as_if_deleted(row):
             slopes, (actual, outputs) = function(wide, kept, weights)
             contract.assert_close(actual, expected, 1e-9, 1e-9)
             for output in outputs:
-                if output.shape[: kept.ndim] == kept.shape:
+                # Nothing is wrong with an ignored step of a trajectory.
+                is_zero = row.name != "check_trajectory"
+                if is_zero and output.shape[: kept.ndim] == kept.shape:
                     assert not np.any(np.asarray(output)[~kept])
             for moved, slope in slopes.items():
                 right = np.asarray(gradient[moved])

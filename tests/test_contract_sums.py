@@ -50,7 +50,13 @@ def test_any_argument_may_be_shared_by_a_large_batch(row):
 @each_row([row for row in ROWS if row.gradients.exist])
 def test_gradients_are_right_if_a_large_batch_shares_an_argument(row):
     call = row.call(**row.setting(row.flags[-1]))
-    compare_shared_with_mapped(row, lambda **x: contract.gradient(row, call, x))
+
+    def gradients(**inputs):
+        found, _ = contract.gradient(row, call, inputs)
+        # That by a number, such as a temperature, is a sum which JAX adds itself.
+        return {name: x for name, x in found.items() if x.ndim}
+
+    compare_shared_with_mapped(row, gradients)
 
 
 def compare_shared_with_mapped(row, function):

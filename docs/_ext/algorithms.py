@@ -17,7 +17,7 @@ DOCSTRING = (
     r"(?P<notes>.*?) ?(?:\bSource: (?P<source>.*?))? ?"
     r"(?:\bUsual(?: \((?P<usual_from>.*?)\))?: (?P<usual>.*))?"
 )
-FIELD = r"\b(?:batch|expert|step|data|chosen|rejected)\.([a-z]\w*)"
+FIELD = r"\b(?:batch|expert|step|data|chosen|rejected)\.([a-z]\w*\b)(?!\()"
 
 
 class Function(NamedTuple):
@@ -44,7 +44,7 @@ class Function(NamedTuple):
     def source(self):
         """Return the source."""
         nodes = [*getattr(self.node, "decorator_list", ()), self.node]
-        lines = _read(self.file).splitlines()
+        lines = read(self.file).splitlines()
         text = "\n".join(lines[nodes[0].lineno - 1 : self.node.end_lineno])
         return f"ENTRIES = {{\n{text}\n}}" if isinstance(self.node, ast.expr) else text
 
@@ -93,7 +93,7 @@ class Algorithm(NamedTuple):
     def modules(self):
         """Return the files of the code as trees, first that of the functions."""
         files = dict.fromkeys(each.file for each in needs(self.functions)[::-1])
-        return [ast.parse(_read(file)) for file in files]
+        return [ast.parse(read(file)) for file in files]
 
     @property
     def imports(self):
@@ -122,7 +122,8 @@ class Algorithm(NamedTuple):
         return {name: known.get(name, "see above") for name in read}
 
 
-def _read(file):
+def read(file):
+    """Return the source of a file of the examples."""
     return (EXAMPLES / f"{file}.py").read_text("utf-8")
 
 
@@ -130,7 +131,7 @@ def _read(file):
 def definitions(file):
     """Return what a file defines, or imports from another of its folder."""
     folder, found = file.partition("/")[0], {}
-    for node in ast.parse(_read(file)).body:
+    for node in ast.parse(read(file)).body:
         if isinstance(node, ast.ImportFrom) and node.level:
             there = definitions(f"{folder}/{node.module}")
             found |= {x.name: there[x.name] for x in node.names}

@@ -7,11 +7,10 @@ import ast
 import functools
 import inspect
 import re
-import types
 from pathlib import Path
 from typing import NamedTuple
 
-from algorithms import DOCS, EXAMPLES, algorithms
+from algorithms import DOCS, EXAMPLES, algorithms, read
 
 import rlaxlib
 from rlaxlib._core import suggestions
@@ -19,7 +18,7 @@ from rlaxlib._core import suggestions
 TOPICS = {
     name: topic
     for name in rlaxlib.__all__
-    if isinstance(topic := getattr(rlaxlib, name), types.ModuleType)
+    if inspect.ismodule(topic := getattr(rlaxlib, name))
 }
 # Every public name that belongs to a topic, and the topic.
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
@@ -38,14 +37,11 @@ class Paper(NamedTuple):
 def docstring(name):
     """Return the docstring of a public name, or what stands below it if it is data."""
     thing = getattr(rlaxlib, name)
-    if inspect.isfunction(thing) or inspect.isclass(thing):
+    if callable(thing):
         return inspect.getdoc(thing) or ""
-    for module in chapters(NAMES[name]):
-        source = _read(Path(module.__file__))
-        form = rf'^{name} = (?:.*\n)(?:[ )].*\n)*r?"""((?:.|\n)*?)"""'
-        if match := re.search(form, source, re.M):
-            return match[1]
-    return ""
+    sources = (Path(each.__file__).read_text("utf-8") for each in chapters(NAMES[name]))
+    form = rf'^{name} = (?:.*\n)(?:[ )].*\n)*r?"""((?:.|\n)*?)"""'
+    return re.search(form, "".join(sources), re.M)[1]
 
 
 def complete(thing):
@@ -73,11 +69,11 @@ def entries(text):
 
 def chapters(topic):
     """List the modules of a topic, the most used first; itself if it is one file."""
-    module = TOPICS[topic]
-    modules = [x for x in vars(module).values() if isinstance(x, types.ModuleType)]
-    within = [x for x in modules if x.__name__.startswith(f"{module.__name__}._")]
+    modules = filter(inspect.ismodule, vars(TOPICS[topic]).values())
+    within = [x for x in modules if x.__name__.startswith(f"rlaxlib.{topic}._")]
     private = [x for x in within if getattr(x, "__all__", [])]
-    return sorted(private, key=lambda each: -sum(map(_count, each.__all__))) or [module]
+    private.sort(key=lambda each: -sum(map(_count, each.__all__)))
+    return private or [TOPICS[topic]]
 
 
 def _count(name):
@@ -86,11 +82,8 @@ def _count(name):
 
 def names_of(module):
     """List the public names of a module: functions, the most used first, then types."""
-
-    def rank(name):
-        return inspect.isclass(getattr(rlaxlib, name)), -_count(name)
-
-    return sorted(module.__all__, key=rank)
+    ranked = sorted(module.__all__, key=_count, reverse=True)
+    return sorted(ranked, key=lambda name: inspect.isclass(getattr(rlaxlib, name)))
 
 
 def names(topic):
@@ -118,7 +111,7 @@ def examples():
 
 def docstring_of_example(name):
     """Return the docstring of an example."""
-    return ast.get_docstring(ast.parse(_read(EXAMPLES / f"{name}.py")))
+    return ast.get_docstring(ast.parse(read(name)))
 
 
 # --- Uses. ---
@@ -132,9 +125,9 @@ def uses():
         title = each.facts["title"].partition(":")[0]
         code["Algorithms", f"{title} </algorithms/{name}>"] = each.code
     for name in examples():
-        code["Examples", f"{name} </gallery/{name}>"] = _read(EXAMPLES / f"{name}.py")
+        code["Examples", f"{name} </gallery/{name}>"] = read(name)
     for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
-        blocks = re.findall("^ *```.*?^ *```", _read(path), re.M | re.S)
+        blocks = re.findall("^ *```.*?^ *```", path.read_text("utf-8"), re.M | re.S)
         page = path.relative_to(DOCS).with_suffix("").as_posix()
         code["Guide", f"/{page}"] = "".join(blocks)
     for (kind, page), text in code.items():
@@ -146,7 +139,7 @@ def uses():
 
 def similar(name):
     """List the names that a name is easily taken for."""
-    groups = map(str.split, _read(DOCS / "_ext" / "similar.txt").splitlines())
+    groups = map(str.split, (DOCS / "_ext/similar.txt").read_text("utf-8").splitlines())
     listed = [each for group in groups if name in group for each in group]
     return [each for each in listed if each != name]
 
@@ -228,7 +221,3 @@ def known_as():
             for keyword in suggestions.keywords(alias):
                 found.setdefault(name, {})[keyword] = name == names[0]
     return found
-
-
-def _read(path):
-    return path.read_text(encoding="utf-8")

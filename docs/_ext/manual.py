@@ -109,6 +109,8 @@ def _mathml(tex, display):
     text = latex2mathml.converter.convert(tex, display=display)
     # Room after `log`, if no parenthesis follows, and none after the sign of a number.
     text = re.sub(r"(<mi>\w{2,}</mi>)(?=<m[^o])", r'\1<mspace width="0.17em" />', text)
+    # None before a parenthesis, as after `min`.
+    text = re.sub(r"<mo(>\w{2,}</mo><mo)", r'<mo lspace="0.17em" rspace="0"\1', text)
     signs = "&#x0(?:003D|0028|002C);</mo>"
     return re.sub(f"({signs}<mo)(>&#x02212;)", r'\1 form="prefix"\2', text)
 
@@ -134,9 +136,11 @@ def prepare(app, page, template, context, doctree):
 
 
 def break_names(app, page, template, context, doctree):
-    """Let names break at underscores."""
+    """Let long names break at underscores."""
     for part in {"body", "toc", "furo_navigation_tree"} & set(context):
-        context[part] = re.sub("_(?=[^<>]*<)", "_<wbr>", context[part])
+        context[part] = re.sub(
+            r"\w{20,}(?=[^<>]*<)", lambda x: x[0].replace("_", "_<wbr>"), context[part]
+        )
 
 
 def setup(app):

@@ -22,7 +22,9 @@ TEMPLATES = jinja2.Environment(
 
 def write(app):
     """Write all pages that have changed: Sphinx reads those alone."""
-    pages = {f"gallery/{each}.md": example(each) for each in catalog.examples()}
+    pages = {}
+    for name in catalog.examples():
+        pages[f"gallery/{name}.md"] = render("example.md", name=name)
     for name, each in algorithms().items():
         text = render("algorithm.md", algorithm=each)
         pages[f"algorithms/{name}.md"] = text
@@ -48,18 +50,6 @@ def write(app):
 def render(template, **values):
     """Return a page by its template."""
     return TEMPLATES.get_template(template).render(**values)
-
-
-def example(name):
-    """Return the page of an example: docstring, curve and source."""
-
-    def item(match):  # Of a list of functions.
-        return f"- `{match[1].replace(', ', '`, `')}`: {match[2]}"
-
-    text = catalog.docstring_of_example(name)
-    form = r"^    (rlaxlib\.\w+(?:, rlaxlib\.\w+)*)  +(.+)"
-    text = re.sub(form, item, text, flags=re.M)
-    return render("example.md", name=name, text=text)
 
 
 def notebook(text, language="py"):

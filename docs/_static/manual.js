@@ -54,14 +54,17 @@ if (tables.length) {
 if (typeof Search !== "undefined") {
   const perform = Search._performSearch;
   const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  const words = (text) => ` ${text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim()} `;
   const endings = /[_ ](loss|losses|update|target|targets|returns|weights|error)$/i;
   const last = /^(benchmarks|changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
 
   Search._performSearch = (query, ...terms) => {
     const { docnames, titles, indexentries } = Search._index;
-    const find = (text) =>
-      Object.keys(indexentries).find((entry) => letters(entry) === letters(text));
-    const entry = find(query) ?? find(query.replace(endings, "")) ?? query;
+    const known = Object.keys(indexentries).sort((a, b) => b.length - a.length);
+    const find = (text) => known.find((entry) => letters(entry) === letters(text));
+    // Or the longest that the query contains: "action mask" of "PPO action mask".
+    const within = () => known.find((entry) => words(query).includes(words(entry)));
+    const entry = find(query) ?? find(query.replace(endings, "")) ?? within() ?? query;
     // The best are last. Entries of equal score stay in order, main ones first.
     const hits = perform(entry, ...terms).reverse();
     const score = ([page, , , , score, , kind]) =>
@@ -78,7 +81,7 @@ if (typeof Search !== "undefined") {
     const at = found.findIndex(
       ([page, title]) =>
         page.startsWith("algorithms/") &&
-        letters(title.split(/[:(]/)[0]) === letters(query)
+        letters(title.split(/[:(]/)[0]) === letters(entry)
     );
     if (at > 1) found.splice(1, 0, ...found.splice(at, 1));
     return found.reverse();

@@ -28,15 +28,19 @@ def draw() -> Figure:
     """Draw the mean regret of policies over pulls."""
     figure = style.figure(3.2)
     left, right = figure.subplots(1, 2)
-    times = np.arange(1, STEPS + 1)
+    times = np.unique(np.geomspace(1, STEPS, 120).astype(int))
     for (label, policy), color in zip(policies().items(), style.COLORS, strict=False):
-        left.plot(times, regret(policy, STEPS), color=color, label=label)
-    theory = lai_robbins() * np.log(times[9:])
-    left.plot(times[9:], theory, "--", color=style.INK, lw=1.2, label="C log t")
+        points = regret(policy, STEPS)[times - 1]
+        left.plot(times, points, color=color, label=label)
+    late = times[times >= 10]
+    theory = lai_robbins() * np.log(late)
+    left.plot(late, theory, "--", color=style.INK, lw=1.2, label="C log t")
     left.set(xscale="log", title="fixed arms", ylim=(0, 150))
     left.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
+    times = np.arange(1, STEPS + 1, 25)
     for (label, policy), color in zip(forgetful().items(), style.COLORS, strict=False):
-        right.plot(times, regret(policy, PERIOD), color=color, label=label)
+        points = regret(policy, PERIOD)[times - 1]
+        right.plot(times, points, color=color, label=label)
     for time in range(PERIOD, STEPS, PERIOD):
         right.axvline(time, color=style.INK, lw=1, ls=":")
     right.set(title="exchanged arms", ylim=(0, 250), xticks=[0, 1000, 2000, 3000])

@@ -74,10 +74,10 @@ def cpo_direction(params, apply, batch, adv_t, cost_adv_t, excess, max_kl, dampi
     def dot(x, y):
         return sum(map(jnp.vdot, *map(jax.tree.leaves, (x, y))))
 
-    step = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
+    found = rlaxlib.cpo_step(dot(g, x), dot(g, y), dot(b, y), excess, max_kl)
 
     def add(x, y):
-        return step.gradient_coefficient * x + step.cost_coefficient * y
+        return found.gradient_coefficient * x + found.cost_coefficient * y
 
     return jax.tree.map(add, x, y)
 

@@ -54,11 +54,12 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
     """IQL, state values: an expectile of the values of the data's actions.
 
     Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169. Source:
-    github.com/ikostrikov/implicit_q_learning@09d7002, critic.py, the same loss; an
-    update is one of the values, then of the actor, then of the critics, each with the
-    values just updated. Usual: expectile 0.7 for locomotion and 0.9 for mazes, 2
-    critics, discount 0.99, Adam 3e-4, batch 256. Rewards of locomotion are divided by
-    the range of returns, times 1000; those of mazes are -1 until the goal.
+    github.com/ikostrikov/implicit_q_learning@09d7002, critic.py, the same
+    loss. The order of updates: first the values, then the actor, then the critics; the
+    actor and the critics use the values just updated. Usual: expectile 0.7 for
+    locomotion and 0.9 for mazes, 2 critics, discount 0.99, Adam 3e-4, batch 256.
+    Rewards of locomotion are divided by the range of returns, times 1000; those of
+    mazes are -1 until the goal.
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)

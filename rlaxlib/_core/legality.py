@@ -79,7 +79,7 @@ def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, A
     gap = logits - highest
     gap = jnp.where(gap <= floor, floor, gap) / temperature
     is_low = gap <= 0.5 * floor / temperature  # NaN stays legal.
-    return gap, ~is_low & (logits != LOWEST_HALF)
+    return gap, ~is_low & (logits != LOWEST_HALF) & (logits != -jnp.inf)
 
 
 def legal(logits: Array, action_mask: Array | None = None) -> Array:

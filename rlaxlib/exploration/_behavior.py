@@ -190,7 +190,7 @@ def factorized_noise(
         num_outputs: Number of outputs, a Python integer in [1, inf).
 
     Returns:
-        Noise of weights and biases, a `FactorizedNoise`.
+        A `FactorizedNoise`: `weight` :math:`ε^w` and `bias` :math:`ε^b`.
 
     Raises:
         ArgumentError: If `key` is not a single key, or a size is less than 1.

@@ -53,8 +53,9 @@ def knn_query(
             for the squared Euclidean distance. It receives integers as they are.
 
     Returns:
-        A `KNNQueryResult` with :math:`min(K, N)` neighbours. Its distances are
-        *squared* and *negative*, in single precision at least.
+        A `KNNQueryResult`: `neighbors`, `neighbor_indices` and `neighbor_neg_distances`
+        of :math:`min(K, N)` neighbours. The distances are *squared* and *negative*, in
+        single precision at least.
 
     Raises:
         ArgumentError: If a shape or the result of `metric` is wrong, or `num_neighbors`

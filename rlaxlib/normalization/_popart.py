@@ -190,7 +190,8 @@ def unnormalize_linear(
             an index out of range gives NaN.
 
     Returns:
-        A `PopArtOutput` of the outputs selected, each of shape `[...]`.
+        A `PopArtOutput`: the selected outputs, `normalized` and `unnormalized`, shape
+        `[...]` each.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy index out of range.

@@ -208,11 +208,11 @@ class RewardScale(FunctionTuple):
         epsilon, max_return = (
             jnp.asarray(x, variance.dtype) for x in (self.epsilon, self.max_return)
         )
-        largest = jnp.max(streams.valid(jnp.abs(sums), sample_mask))
+        largest = safe.largest(streams.valid(jnp.abs(sums), sample_mask))
         largest = devices.maximum(largest, self.axis_name)
-        largest = jnp.maximum(state.largest, largest)
+        largest = safe.at_least(state.largest, largest)
         stddev = jnp.sqrt(jnp.where(variance <= 0, 1, variance + epsilon))
-        scale = jnp.maximum(stddev, largest / max_return)
+        scale = safe.at_least(stddev, largest / max_return)
         return scale, RewardScaleState(moments_state, carried, largest)
 
 

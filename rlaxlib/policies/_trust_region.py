@@ -134,6 +134,7 @@ def fisher_vector_product(
         return checks.result("kl(params)", kl(params))
 
     at, along = jax.tree.map(own, (params, vector))
+    along = jax.tree.map(dtypes.like, along, at)
     product = jax.jvp(jax.grad(divergence), (at,), (along,))[1]
     return _move(jax.tree.map(average, product), damping, vector)
 
@@ -311,7 +312,8 @@ def cpo_step(
         max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
-        Coefficients, without a gradient, and feasibility, a `CpoStep`.
+        A `CpoStep`: `gradient_coefficient` and `cost_coefficient`, without a gradient,
+        and `feasible`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -67,9 +67,9 @@ def n_step_transitions(
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
     Returns:
-        Rewards :math:`R`, discounts :math:`Γ` and indices :math:`i`, an
-        `NStepTransitions`. At ignored steps the first two are 0, and the index is that
-        of the step.
+        An `NStepTransitions`: `r_t` :math:`R`, `discount_t` :math:`Γ` and `indices`
+        :math:`i`, shape `[T]` each. At ignored steps the first two are 0, and the index
+        is that of the step.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

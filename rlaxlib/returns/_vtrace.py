@@ -213,7 +213,8 @@ def vtrace_td_error_and_advantage(
         Other arguments: as `vtrace`.
 
     Returns:
-        A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
+        A `VTraceOutput`: `errors` :math:`e_t`, `pg_advantage` :math:`Â_t` and
+        `q_estimate` :math:`q_t`, shape `[T]` each, 0 at ignored steps.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong or a concrete threshold negative.
@@ -273,7 +274,8 @@ def leaky_vtrace_td_error_and_advantage(
         Other arguments: as `vtrace_td_error_and_advantage`.
 
     Returns:
-        A `VTraceOutput` of :math:`e_t, Â_t, q_t`, shape `[T]`, 0 at ignored steps.
+        A `VTraceOutput`: `errors` :math:`e_t`, `pg_advantage` :math:`Â_t` and
+        `q_estimate` :math:`q_t`, shape `[T]` each, 0 at ignored steps.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete value is wrong.

@@ -97,6 +97,17 @@ def test_types_that_compute_have_equation_example_and_references():
         assert all(part in docstring for part in ("\n::\n", "Example:", "References:"))
 
 
+@pytest.mark.parametrize("name", catalog.NAMES)
+def test_a_function_names_the_fields_of_the_tuple_that_it_returns(name):
+    thing = getattr(rlaxlib, name)
+    result = getattr(thing, "__annotations__", {}).get("return")
+    fields = getattr(result, "_fields", ())
+    if not inspect.isfunction(thing) or len(fields) > 4 or "State" in str(result):
+        return
+    text = catalog.docstring(name).partition("Returns:\n")[2].partition("\n\n")[0]
+    assert [each for each in fields if f"`{each}`" not in text] == []
+
+
 def test_data_are_transform_pairs():
     assert all(isinstance(getattr(rlaxlib, name), rlaxlib.TxPair) for name in DATA)
 

@@ -117,7 +117,7 @@ ROWS = [
         gradients=Gradients(exist=False),
         precision=Precision(
             decisive=("predictions", "targets", "discount"),
-            single_outputs=(1, 2, 3, 4, 5, 6, 7),
+            single_outputs=(5, 6, 7),
             carried=fields(rlaxlib.RndState, 1),
             condition=16.0,
         ),
@@ -131,7 +131,7 @@ ROWS = [
         gradients=Gradients(exist=False),
         precision=Precision(
             decisive=("predictions", "targets", "discount"),
-            single_outputs=(1, 2, 3, 4, 5, 6, 7),
+            single_outputs=(5, 6, 7),
             carried=fields(rlaxlib.RndState, 1),
             condition=16.0,
         ),

@@ -221,7 +221,12 @@ ROWS = [
             case,
             find=one_update,
             gradients=Gradients(exist=False),
-            precision=Precision(condition=4.0, single_outputs=(0, 1, 2)),
+            precision=Precision(
+                condition=4.0,
+                decisive=("cost",),
+                single_outputs=(0,),
+                carried={"state.integral": 1, "state.cost": 2},
+            ),
         )
         for case, cost in {"": 3.0, "within the limit": 0.75, "far below": -3.0}.items()
     ),

@@ -141,7 +141,7 @@ ROWS = [
         fisher_vector_product,
         vectors("params", "vector", damping=(0.1, 1.0)),
         find=FISHER,
-        precision=Precision(decisive=("params", "vector")),
+        precision=Precision(decisive=("params", "vector"), carried={"vector": 0}),
     ),
     Row(
         trust_region_step_size,

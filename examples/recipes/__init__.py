@@ -12,7 +12,7 @@
     language_updates.py, preferences.py    further losses of language models,
     constraints.py      TRPO, CPO, FOCOPS, CUP, P3O,
     phases.py           PPG, continuous PPO, RPO, QDagger,
-    multiagent.py       VDN, QMIX, MAPPO, HAPPO,
+    multiagent.py       VDN, QMIX, MAPPO, HAPPO, MADDPG, MASAC,
     goals.py            HER, contrastive RL, GCIVL, HIQL, QRL,
     planning.py         TD-MPC2, MPPI, CEM, SPR, BBF, MR.Q, Sampled MuZero,
     flows.py            FQL, FPO, diffusion policies,

@@ -1,6 +1,6 @@
 """Losses of actor-critics for continuous actions: DDPG, TD3, D4PG, SAC, REDQ, TQC, MPO.
 
-And of their successors: CrossQ, BRO, SimBaV2, FastTD3, DrQ-v2, REPPO.
+And of their successors: CrossQ, BRO, SimBaV2, XQC, FastSAC, FastTD3, DrQ-v2, REPPO.
 
 Parameters and `apply` have the fields `actor` and `critic`, which `ActorCritic` holds:
 `apply.actor(params.actor, s)` and `apply.critic(params.critic, s, a)`. Critic losses
@@ -34,9 +34,7 @@ def ddpg_critic(params, target_params, apply, batch):
 
     Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971. Source:
     github.com/openai/baselines@ea25b9e, baselines/ddpg/ddpg_learner.py, a square
-    without ½: twice this loss. For several agents (MADDPG), each has a critic of the
-    observations and actions of all, side by side. Usual: discount 0.99, Adam 1e-3 with
-    L2 regularisation
+    without ½: twice this loss. Usual: discount 0.99, Adam 1e-3 with L2 regularisation
     0.01, batch 64, target networks updated at a rate of 0.01, in the paper 0.001.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -178,13 +176,16 @@ def sac_critic(params, target_params, apply, batch, key, temperature):
     """SAC, critics: `apply.critic` returns q, [B, 2], `apply.actor` mean and stddev.
 
     `temperature` is the exponential of `log_temperature`, which is a parameter beside
-    those of the networks: see `sac_temperature`. For several agents (MASAC), the actor
-    returns the means of all their actions side by side, each from the observation of
-    its agent, and the critics see all. Haarnoja et al., 2018,
+    those of the networks: see `sac_temperature`. SimBa has these losses, residual
+    layers with layer normalisation, and `running_moments` of observations (Lee et al.,
+    2024, https://arxiv.org/abs/2410.09754). Haarnoja et al., 2018,
     https://arxiv.org/abs/1812.05905. Source:
     github.com/rail-berkeley/softlearning@13cf187, softlearning/algorithms/sac.py, the
-    same losses. Usual (paper, table 1):
-    discount 0.99, Adam 3e-4, batch 256, target critics updated at a rate of 0.005.
+    same losses, and, for SimBa, github.com/SonyResearch/simba@7d0358b,
+    scale_rl/agents/sac/sac_update.py, squares without ½: twice this loss. Usual (paper,
+    table 1): discount 0.99, Adam 3e-4, batch 256, target critics updated at a rate of
+    0.005. SimBa: AdamW 1e-4 with decay 0.01, one critic, two in tasks that terminate,
+    target entropy -D/2, first temperature 0.01, 2 blocks of 512, 1 of 128 in the actor.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -228,16 +229,20 @@ def sac_temperature(
 def redq_critic(params, target_params, apply, batch, key, temperature, size=2):
     """REDQ: SAC with the minimum of a random subset of N critics. Its actor is SAC's.
 
-    `apply.critic` returns q, [B, N]; the actor maximises their mean. DroQ has N = 2,
-    and critics with a dropout of 0.01 and layer normalisation in place of the many
-    (https://arxiv.org/abs/2110.02034). RLPD has layer normalisation, and batches of
-    which half are offline data (https://arxiv.org/abs/2302.02948). Chen et al., 2021,
-    https://arxiv.org/abs/2101.05982. Source: github.com/watchernyu/REDQ@7b5d1bf,
-    redq/algos/redq_sac.py, a mean over the N critics times N, without ½: twice this
-    loss. RLPD: github.com/ikostrikov/rlpd@c90fd4b, rlpd/agents/sac/sac_learner.py, a
-    mean over the critics, 2/N times this loss, in which the target's entropy is an
-    option; with its dropout, it is DroQ too. Usual: N = 10, subsets of 2, 20 updates a
-    step, otherwise those of SAC, but target entropies from -1 to -4, those of MBPO.
+    `apply.critic` returns q, [B, N]; the actor maximises their mean. DroQ (Hiraoka et
+    al., 2021, https://arxiv.org/abs/2110.02034) has N = 2, and critics with dropout and
+    layer normalisation in place of the many. RLPD (Ball et al., 2023,
+    https://arxiv.org/abs/2302.02948) has layer normalisation, and batches of which half
+    are offline data. Chen et al., 2021, https://arxiv.org/abs/2101.05982. Source:
+    github.com/watchernyu/REDQ@7b5d1bf, redq/algos/redq_sac.py, a mean over the N
+    critics times N, without ½: twice this loss. DroQ:
+    github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning@f89a79a,
+    KUCodebase/code/agent.py, twice this loss, with dropout in all losses. RLPD:
+    github.com/ikostrikov/rlpd@c90fd4b, rlpd/agents/sac/sac_learner.py, a mean over the
+    critics, 2/N times this loss, in which the target's entropy is an option. Usual: N =
+    10, subsets of 2, 20 updates a step, otherwise those of SAC, but target entropies
+    from -1 to -4, those of MBPO. DroQ: a dropout of 0.005 to 0.1 by task. RLPD: target
+    entropy -D/2, first temperature 1.
     """
     subset_key, key = jax.random.split(key)
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
@@ -411,27 +416,52 @@ def pessimistic(q, pessimism):
 def categorical_sac_critic(
     params, target_params, apply, batch, key, temperature, low=-5.0, high=5.0
 ):
-    """SimBaV2, XQC and FastSAC, critics: SAC with categorical distributions.
+    """SimBaV2 and XQC, critics: SAC with categorical distributions.
 
     `apply.critic` returns logits, [B, N, K]; the distribution of the smallest mean is
     the target of all. Its actor is that of SAC, of the means: `categorical_mean`. What
     each adds is outside of the loss: SimBaV2 has weights and features of norm 1, and
-    rewards divided by `reward_scale(max_return=5)`; XQC batch and weight normalisation;
-    FastSAC many environments and large batches. SimBa is SAC itself with residual
-    layers and `running_moments` of observations. Lee et al., 2025,
+    rewards divided by `reward_scale(max_return=5)`; XQC (Palenicek et al., 2025,
+    https://arxiv.org/abs/2509.25174) has these rewards, weights of norm 1, and critics
+    that normalise batches of both observations, as those of CrossQ. Lee et al., 2025,
     https://arxiv.org/abs/2502.15280. Source: github.com/dojeon-ai/SimbaV2@14fafb2,
-    scale_rl/agents/simbaV2/simbaV2_update.py, the same loss. Usual: 101 atoms in
-    [-5, 5], one critic, two in tasks that terminate, Adam from 1e-4 to 5e-5, target
-    entropy -D/2, first temperature 0.01.
+    scale_rl/agents/simbaV2/simbaV2_update.py, the same loss, and
+    github.com/danielpalenicek/xqc@9a6832b, xqc/agents/xqc/critic.py, the same. Usual:
+    101 atoms in [-5, 5], target entropy -D/2, first temperature 0.01, target critics
+    updated at a rate of 0.005, 2 updates a step. SimBaV2: one critic, two in tasks that
+    terminate, Adam from 1e-4 to 5e-5. XQC: two critics, Adam from 3e-4 to 3e-5, an
+    update of the actor every 3.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
     a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
     logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
     atoms = jnp.linspace(low, high, logits_t.shape[-1])
-    worst = jnp.argmin(jax.nn.softmax(logits_t) @ atoms, axis=-1)
+    logits_t = least(logits_t, jax.nn.softmax(logits_t) @ atoms)
     atoms_t = atoms - temperature * log_prob_t[:, None]
-    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, worst)
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t)
+
+
+def fast_sac_critic(
+    params, target_params, apply, batch, key, temperature, low=-20.0, high=20.0
+):
+    """FastSAC, critics: categorical SAC without a minimum, for many environments.
+
+    `apply.critic` returns logits, [B, N, K]; each distribution has a target of its own.
+    The actor is `redq_actor` of the means: `categorical_mean`. Seo et al., 2025,
+    https://arxiv.org/abs/2512.01996. Source: github.com/amazon-far/holosoma@fc600e7,
+    src/holosoma/holosoma/agents/fast_sac/fast_sac_agent.py, the same loss. Usual: 2
+    critics with layer normalisation, 101 atoms, discount 0.97, batch 8,192, AdamW 3e-4,
+    8 updates a step, target critics updated at a rate of 0.125, an actor update every
+    4, target entropy 0, first temperature 0.001, `running_moments` of observations.
+    """
+    logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    atoms_t = atoms - temperature * log_prob_t[:, None]
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t)
 
 
 def fast_td3_critic(
@@ -463,15 +493,20 @@ def fast_td3_critic(
     atoms = jnp.linspace(*bounds, logits_t.shape[-1])
     z_t = batch.r_t[:, None] + batch.discount_t[:, None] * atoms
     q_t = jax.nn.softmax(logits_t) * jnp.clip(z_t, *bounds)[:, None]
-    worst = jnp.argmin(jnp.sum(q_t, axis=-1), axis=-1)
+    logits_t = least(logits_t, jnp.sum(q_t, axis=-1))
     atoms_t = jnp.tile(atoms, (len(a_t), 1))
-    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, worst)
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t)
 
 
-def categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t, chosen):
-    """Return the loss of N critics, [B, N, K], one of which is the target of all."""
-    logits_t = jax.vmap(lambda logits, i: logits[i])(logits_t, chosen)
-    axes = (None, 0, None, None, None, None)
+def least(logits, q):
+    """Return the logits of the critic of the smallest value for all, [B, N, K]."""
+    worst = jnp.argmin(q, axis=-1)[:, None, None]
+    return jnp.broadcast_to(jnp.take_along_axis(logits, worst, axis=1), logits.shape)
+
+
+def categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t):
+    """Return the loss of N critics, [B, N, K], each with a target distribution."""
+    axes = (None, 0, None, None, None, 0)
     loss = jax.vmap(rlaxlib.categorical_td_learning, axes)
     loss = jax.vmap(loss, (None, 0, 0, 0, 0, 0))(
         atoms, logits_tm1, batch.r_t, batch.discount_t, atoms_t, logits_t

@@ -1,13 +1,14 @@
-"""Losses of several agents: VDN, QMIX, MAPPO, HAPPO.
+"""Losses of several agents: VDN, QMIX, MAPPO, HAPPO, MADDPG, MASAC.
 
-The N agents share networks. A batch of B transitions has the fields
+A batch of B transitions of N agents has the fields
 
     s_tm1, s_t        observations of the agents, [B, N, ...],
-    a_tm1             their actions, integers in [0, A), [B, N],
-    r_t, discount_t   reward and discount of the team, [B].
+    a_tm1             their actions: integers in [0, A), [B, N], or vectors, [B, N, D],
+    r_t, discount_t   reward and discount of the team, [B], or of each agent, [B, N].
 
-For MAPPO and HAPPO, B are the time steps of all streams. VDN and QMIX read two masks
-more, each of which may be None:
+MADDPG and MASAC take the latter, all others the former. For MAPPO and HAPPO, B are the
+time steps of all streams. IPPO is `ppo` of the streams of all agents. VDN and QMIX read
+two masks more, each of which may be None:
 
     legal_t           True for actions that are available at `s_t`, [B, N, A],
     sample_mask       False for transitions to ignore, as padded ones, [B].
@@ -119,3 +120,113 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2, entropy_cost=0
     loss, _ = rlaxlib.ppo_clip_loss(log_prob, old_log_prob, adv_t, epsilon)
     loss = loss - entropy_cost * rlaxlib.softmax().entropy(logits)
     return rlaxlib.masked_mean(loss, mask=mask)
+
+
+# --- Critics of all observations and actions: MADDPG, MASAC. ---
+
+
+def own_values(critic, apply, s, a, a_tm1):
+    """Return the values of each agent's action in `a`, others' in `a_tm1`, [B, N, ...].
+
+    No gradient reaches the parameters of the critics.
+    """
+    critic = jax.lax.stop_gradient(critic)
+
+    def value(agent):
+        own = (jnp.arange(a.shape[1]) == agent)[:, None]
+        return apply(critic, s, jnp.where(own, a, a_tm1))[:, agent]
+
+    return jax.vmap(value, out_axes=1)(jnp.arange(a.shape[1]))
+
+
+def relaxed(key, logits):
+    """Sample relaxed discrete actions (Gumbel-softmax)."""
+    return jax.nn.softmax(logits + jax.random.gumbel(key, logits.shape))
+
+
+def maddpg_critic(params, target_params, apply, batch, key):
+    """MADDPG, critics: one for each agent, of all observations and actions.
+
+    `apply.actor` returns logits of discrete actions, [B, N, D], each from the
+    observation of its agent; continuous actions are used as they are, without
+    `relaxed`. `apply.critic(params.critic, s, a)` returns q, [B, N]. Lowe et al., 2017,
+    https://arxiv.org/abs/1706.02275. Source: github.com/openai/maddpg@3ceefa0,
+    maddpg/trainer/maddpg.py, squares without ½: twice this loss. Usual: discount 0.95,
+    batch 1,024, Adam 1e-2, an update every 100 steps, target networks updated at a rate
+    of 0.01, gradients of each layer clipped to a norm of 0.5.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    a_t = relaxed(key, apply.actor(target_params.actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    td_learning = jax.vmap(jax.vmap(rlaxlib.td_learning))
+    td_error = td_learning(q_tm1, batch.r_t, batch.discount_t, q_t)
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(td_error), axis=-1))
+
+
+def maddpg_actor(params, apply, batch, key, logit_cost=1e-3):
+    """MADDPG, actors: the value of an own action, beside the others' in the data.
+
+    Lowe et al., 2017, https://arxiv.org/abs/1706.02275. Source:
+    github.com/openai/maddpg@3ceefa0, maddpg/trainer/maddpg.py, the same loss. Usual:
+    Adam 1e-2, and a cost of 1e-3 of the mean squared logits.
+    """
+    logits = apply.actor(params.actor, batch.s_tm1)
+    a_tm1 = relaxed(key, logits)
+    q = own_values(params.critic, apply.critic, batch.s_tm1, a_tm1, batch.a_tm1)
+    loss = logit_cost * jnp.mean(jnp.square(logits), axis=-1) - q
+    return jnp.mean(jnp.sum(loss, axis=-1))
+
+
+def sample_team(key, mu, sigma):
+    """Sample actions of tanh-Gaussians, and return them and their log-densities."""
+    u = mu + sigma * jax.random.normal(key, mu.shape)
+    log_density = jax.vmap(jax.vmap(rlaxlib.tanh_normal_log_prob))
+    return jnp.tanh(u), log_density(u, mu, sigma)
+
+
+def masac_critic(params, target_params, apply, batch, key, temperature):
+    """MASAC, critics: those of SAC, of all observations and actions.
+
+    `apply.actor` returns mean and stddev, [B, N, D], each from the observation of its
+    agent, `apply.critic(params.critic, s, a)` returns q, [B, N, 2], and `temperature`
+    is that of each agent, [N]. Haarnoja et al., 2018,
+    https://arxiv.org/abs/1812.05905, with the critics of Lowe et al., 2017,
+    https://arxiv.org/abs/1706.02275; no paper is its own. Source:
+    github.com/instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py, by others,
+    squares without ½: twice this loss. Usual: discount 0.99, batch 32, Adam 1e-3,
+    gradients clipped to a norm of 10, target critics updated at a rate of 0.005.
+    """
+    q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_team(key, *apply.actor(actor, batch.s_t))
+    q_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    each_agent = jax.vmap(rlaxlib.sac_critic_target)
+    target = jax.vmap(each_agent, (0, 0, 0, 0, None))(
+        batch.r_t, batch.discount_t, q_t, log_prob_t, temperature
+    )
+    return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[..., None]), axis=-1))
+
+
+def masac_actor(params, apply, batch, key, temperature):
+    """MASAC, actors: the soft value of an own action, beside the others' in the data.
+
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
+    github.com/instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py, by others,
+    the same loss. Usual: Adam 3e-4, 4 updates after every 4 of the critics.
+    """
+    a_tm1, log_prob = sample_team(key, *apply.actor(params.actor, batch.s_tm1))
+    q = own_values(params.critic, apply.critic, batch.s_tm1, a_tm1, batch.a_tm1)
+    loss = jax.vmap(jax.vmap(rlaxlib.sac_policy_loss), (0, 0, None))
+    return jnp.mean(loss(log_prob, q, temperature))
+
+
+def masac_temperature(log_temperature, params, apply, batch, key, target_entropy):
+    """MASAC, temperatures: one for each agent, [N].
+
+    Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
+    github.com/instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py, by others,
+    the same loss. Usual: Adam 3e-4, at first 1, target entropy -5 D.
+    """
+    _, log_prob = sample_team(key, *apply.actor(params.actor, batch.s_tm1))
+    loss = jax.vmap(rlaxlib.sac_temperature_loss, (0, 1, None))
+    return jnp.mean(loss(log_temperature, log_prob, target_entropy))

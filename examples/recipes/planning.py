@@ -279,8 +279,9 @@ def sampled_muzero_policy(params, apply, batch):
     """Sampled MuZero, policy: the visits of K sampled actions are the targets.
 
     The batch has the actions `a_samples`, [K, B, D], and `visits`, [K, B]. `apply`
-    returns mean and standard deviation. Values are those of MuZero. Hubert et al.,
-    2021, https://arxiv.org/abs/2104.06303. Source:
+    returns mean and standard deviation. This is the loss of the policy at the first
+    state alone: rewards, values and the unrolled model have those of `muzero`. Hubert
+    et al., 2021, https://arxiv.org/abs/2104.06303. Source:
     github.com/opendilab/LightZero@9f717c8, lzero/policy/sampled_muzero.py, by others,
     the same gradient for actions before the tanh of its policy. Usual: 20 samples, 50
     simulations, Adam 1e-4, batch 256.

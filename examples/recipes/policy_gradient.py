@@ -235,13 +235,17 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01, dd
     """PPO: the clipped surrogate, for several epochs of minibatches of streams.
 
     Advantages are computed here, so that a stream stays whole; the code computes them
-    first, and shuffles transitions: `gaussian_ppo` takes them so. Schulman et al.,
-    2017, https://arxiv.org/abs/1707.06347. Source: github.com/openai/baselines@ea25b9e,
-    baselines/ppo2/model.py and baselines/ppo2/runner.py, the same loss. Usual (paper,
-    tables 3 and 5; the code): discount 0.99, λ 0.95, Adam with epsilon 1e-5, gradients
-    clipped to a norm of 0.5. Atari: streams of 128 steps, Adam 2.5e-4, epsilon 0.1,
-    both annealed to 0, 3 epochs in the paper and 4 in the code. MuJoCo: 2,048 steps,
-    Adam 3e-4, 10 epochs, epsilon 0.2, no entropy.
+    first, and shuffles transitions: `gaussian_ppo` takes them so. IPPO is this loss of
+    the streams of all agents, [B N, T], each with values of its own observation (de
+    Witt et al., 2020, https://arxiv.org/abs/2011.09533). Schulman et al., 2017,
+    https://arxiv.org/abs/1707.06347. Source: github.com/openai/baselines@ea25b9e,
+    baselines/ppo2/model.py and baselines/ppo2/runner.py, the same loss, and, for IPPO,
+    github.com/FLAIROx/JaxMARL@c793d09, baselines/IPPO/ippo_ff_mpe.py, by others. Usual
+    (paper, tables 3 and 5; the code): discount 0.99, λ 0.95, Adam with epsilon 1e-5,
+    gradients clipped to a norm of 0.5. Atari: streams of 128 steps, Adam 2.5e-4,
+    epsilon 0.1, both annealed to 0, 3 epochs in the paper and 4 in the code. MuJoCo:
+    2,048 steps, Adam 3e-4, 10 epochs, epsilon 0.2, no entropy. IPPO: 128 steps, Adam
+    2.5e-4 annealed to 0, 4 epochs of 4 minibatches, epsilon 0.2.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))

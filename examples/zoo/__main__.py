@@ -91,6 +91,9 @@ def try_faults(name: str, entry: Entry, seed: int) -> None:
     for fault in FAULTS:
         said = "falls" if fault in entry.fails else "may stay"
         _print(f"{name}, {fault}", entry, train(entry, fault, seed), said)
+    for part, run in entry.without.items():
+        curves = train(entry._replace(run=run), seed=seed)
+        _print(f"{name}, {part}", entry, curves, "falls")
 
 
 def _print(name, entry, curves, text):

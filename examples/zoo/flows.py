@@ -435,6 +435,7 @@ ABOUT = "Bandit whose reward has two modes, 1 at both and nearly 0 at their mean
 CLONES = "Bandit with two modes: the overlap of a clone with an expert of both"
 
 ENTRIES = {
+    # Of 512 actions: even those of the expert have an overlap of 0.94.
     "flow_bc": entry(
         *("flow_bc flow_action", flow_bc, flow, expert, overlap),
         **{"updates": 2000, "random": 0.39, "states": 0.75},
@@ -455,6 +456,7 @@ ENTRIES = {
         *("diffusion_nft", diffusion_nft, flow, nft_batch),
         **{"epochs": 4, "updates": 300, "rate": 2e-3, "states": 0.65},
     ),
+    # As for flow matching.
     "diffusion_bc": entry(
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
@@ -469,6 +471,7 @@ ENTRIES = {
         *(diffusion_ql_action, behavior),
         updates=1600,
     ),
+    # The worst of five seeds has 0.90, which is 0.04 below their median.
     "qsm": entry(
         *("qsm score_action", qsm, qsm_action, uniform),
         **{"updates": 1600, "states": 0.85},

@@ -7,41 +7,53 @@ import jax
 import jax.numpy as jnp
 from recipes import multiagent as recipes
 from recipes import policy_gradient as gradients
+from recipes.continuous import ActorCritic
 
 import rlaxlib
+from zoo import continuous
 from zoo import policy_gradient as zoo
-from zoo.networks import forward, mlp
+from zoo.networks import ensemble, forward, forward_ensemble, mlp
 from zoo.tasks import Task
 from zoo.training import Agent, Entry, begin, descend, online
 
 OPTIMIZER, EPOCHS = zoo.OPTIMIZER, zoo.EPOCHS
+FAILS = "reward", "bootstrap"
 AGENTS, ACTIONS, MIX = 2, 2, 8
 
 
 # --- Games. ---
 
 
-def two_step():
+def two_step(forces=False):
     """Return the two-step game of QMIX (Rashid et al., 2018, section 5).
 
     The first agent's action leads to a game that pays 7, or to one that pays 8, but
     only if both agents take its second action: 0, 1, 1 or 8. A sum of one value for
-    each agent cannot equal these payoffs, so VDN prefers the first game.
+    each agent cannot equal these payoffs, so VDN prefers the first game. If `forces`,
+    actions are in [-1, 1], and the second one is certain from a half on; the first game
+    pays 6, and a force of minus a half leads to the other.
     """
-    second = jnp.array([[0.0, 1.0], [1.0, 8.0]])
+    second, sure = jnp.array([[0.0, 1.0], [1.0, 8.0]]), 6.0 if forces else 7.0
 
-    def step(_, x, a):
-        reward = jnp.where(x == 1, 7.0, jnp.where(x == 2, second[a[0], a[1]], 0.0))
-        return 1 + a[0], reward, x > 0
+    def step(key, x, a):
+        p = jnp.clip(0.5 + a[:, 0], 0, 1) if forces else a.astype(float)
+        one, other = jnp.stack([1 - p, p], axis=1)
+        reward = jnp.where(x == 1, sure, jnp.where(x == 2, one @ second @ other, 0.0))
+        choice = 1 - p[0] if forces else p[0]
+        return 1 + jax.random.bernoulli(key, choice), reward, x > 0
 
     return Task(
-        about="Two-step game of QMIX: 7 for sure, or 8 if both agents agree",
+        about=(
+            "Two-step game of forces: 6 for sure, or 8 if both agents agree"
+            if forces
+            else "Two-step game of QMIX: 7 for sure, or 8 if both agents agree"
+        ),
         reset=lambda _: jnp.array(0),
         observe=lambda x: _with_names(jnp.tile(jax.nn.one_hot(x, 3), (AGENTS, 1))),
         step=step,
         limit=2,
-        actions=ACTIONS,
-        random=4.75,
+        actions=1 if forces else ACTIONS,
+        random=4.25 if forces else 4.75,
         best=8.0,
         discount=0.99,
     )
@@ -258,6 +270,43 @@ def learner_of_policies(task, logits_of, update):
     return Agent(init=init, act=act, best=act, update=update)
 
 
+def of_agents(batch):
+    """Return the streams of all agents, [B N, T]."""
+    team = batch.r_t, batch.discount_t, batch.truncated_t
+    r_t, discount_t, truncated_t = (
+        jnp.broadcast_to(x[..., None], batch.a_tm1.shape) for x in team
+    )
+    fields = batch.s_tm1, batch.a_tm1, r_t, discount_t, batch.s_t, truncated_t
+    fields = (jnp.swapaxes(x, 1, 2) for x in fields)
+    return type(batch)(*(x.reshape(-1, *x.shape[2:]) for x in fields))
+
+
+# --- IPPO. ---
+
+
+def ippo(task):
+    """Return a team whose agents share a policy and values of their observations."""
+    network = zoo.with_value(task)
+
+    def update(state, key, batch):
+        batch = of_agents(batch)
+        outputs = (network.apply(state.params, s) for s in (batch.s_tm1, batch.s_t))
+        (logits, v_tm1), (_, v_t) = outputs
+        batch = zoo.Stream(*batch, logits, v_tm1, v_t)
+        return _epochs(state, lambda p: gradients.ppo(p, network.apply, batch))
+
+    def act(state, key, s):
+        logits, _ = network.apply(state.params, s)
+        return jax.vmap(rlaxlib.softmax().sample)(jax.random.split(key, AGENTS), logits)
+
+    return Agent(
+        init=lambda key: begin(network.init(key), OPTIMIZER),
+        act=act,
+        best=act,
+        update=update,
+    )
+
+
 # --- COMA. ---
 
 
@@ -277,14 +326,7 @@ def coma(task):
         a_t = jax.random.categorical(key, logits_t)
         s_tm1 = jnp.concatenate([batch.s_tm1, others(batch.a_tm1)], axis=-1)
         s_t = jnp.concatenate([batch.s_t, others(a_t)], axis=-1)
-        team = (batch.r_t, batch.discount_t, batch.truncated_t)
-        r_t, discount_t, truncated_t = (
-            jnp.broadcast_to(x[..., None], batch.a_tm1.shape) for x in team
-        )
-        fields = s_tm1, batch.a_tm1, r_t, discount_t, s_t, truncated_t
-        fields = (jnp.swapaxes(x, 1, 2) for x in fields)
-        flat = (x.reshape(-1, *x.shape[2:]) for x in fields)
-        return type(batch)(*flat)
+        return of_agents(batch._replace(s_tm1=s_tm1, s_t=s_t))
 
     def update(state, key, batch):
         batch = streams(state.params, key, batch)
@@ -303,12 +345,124 @@ def coma(task):
     return learner_of_policies(task, shared, update)._replace(init=init)
 
 
+# --- MADDPG and MASAC, from random actions. ---
+
+
+def inputs_of(s, a, alone):
+    """Return what the critic of an agent reads beside its observation, [B, N, ...].
+
+    That is the actions of all agents, or its own one if it is `alone`. Observations
+    hold the state of the game.
+    """
+    every = jnp.broadcast_to(a.reshape(len(a), 1, -1), (*a.shape[:2], a[0].size))
+    return jnp.concatenate([s, a if alone else every], axis=-1)
+
+
+def of_each_agent(batch):
+    """Return a batch whose rewards and discounts are those of each agent, [B, N]."""
+    both = (jnp.tile(x[:, None], (1, AGENTS)) for x in (batch.r_t, batch.discount_t))
+    r_t, discount_t = both
+    return batch._replace(r_t=r_t, discount_t=discount_t)
+
+
+def maddpg(alone=False):
+    """Return the loss of agents with networks of their own."""
+
+    def critic(params, s, a):
+        return jax.vmap(forward, (0, -2), -2)(params, inputs_of(s, a, alone))[..., 0]
+
+    def actor(params, s):
+        return jax.vmap(forward, (0, -2), -2)(params, s)
+
+    apply = ActorCritic(actor, critic)
+
+    def loss(params, target, batch, key):
+        critic_key, actor_key = jax.random.split(key)
+        batch = of_each_agent(batch)
+        batch = batch._replace(a_tm1=jax.nn.one_hot(batch.a_tm1, ACTIONS))
+        critic = recipes.maddpg_critic(params, target, apply, batch, critic_key)
+        return critic + recipes.maddpg_actor(params, apply, batch, actor_key)
+
+    return loss
+
+
+def masac(alone=False):
+    """Return the loss of agents that share networks, each with a temperature."""
+
+    def critic(params, s, a):
+        return forward_ensemble(params, inputs_of(s, a, alone))[..., 0]
+
+    apply = ActorCritic(continuous.normal, critic)
+
+    def loss(params, target, batch, key):
+        keys, batch = jax.random.split(key, 3), of_each_agent(batch)
+        fixed = jax.lax.stop_gradient(params)
+        temperature = jnp.exp(fixed.duals)
+        return (
+            recipes.masac_critic(params, target, apply, batch, keys[0], temperature)
+            + recipes.masac_actor(params, apply, batch, keys[1], temperature)
+            + recipes.masac_temperature(params.duals, fixed, apply, batch, keys[2], -1)
+        )
+
+    return loss
+
+
+def maddpg_agent(task, alone=False):
+    size = task.size + (1 if alone else AGENTS) * ACTIONS
+
+    def init(key):
+        actor_key, key = jax.random.split(key)
+        actor = ensemble(actor_key, AGENTS, task.size, 32, ACTIONS)
+        return ActorCritic(actor, ensemble(key, AGENTS, size, 32, 1))
+
+    def act(state, key, s):
+        return jax.random.randint(key, (AGENTS,), 0, ACTIONS)
+
+    def best(state, key, s):
+        return jnp.argmax(jax.vmap(forward)(state.params.actor, s), axis=-1)
+
+    return random_explorer(init, maddpg(alone), act, best)
+
+
+def masac_agent(task, alone=False):
+    size = task.size + (1 if alone else AGENTS)
+
+    def init(key):
+        actor_key, key = jax.random.split(key)
+        actor = mlp(actor_key, task.size, 32, 2, scale=0.1)
+        duals = jnp.full(AGENTS, jnp.log(0.1))
+        return ActorCritic(actor, ensemble(key, 2, size, 32, 1), duals)
+
+    def act(state, key, s):
+        return jax.random.uniform(key, (AGENTS, 1), minval=-1, maxval=1)
+
+    def best(state, key, s):
+        return continuous.mode(state.params.actor, s)
+
+    return random_explorer(init, masac(alone), act, best)
+
+
+def random_explorer(init, loss, act, best):
+    """Return an agent that learns from replayed random actions."""
+
+    def update(state, key, batch):
+        def total(params):
+            return loss(params, state.target, batch, key)
+
+        return descend(state, total, OPTIMIZER, rate=0.05)
+
+    return Agent(
+        init=lambda key: begin(init(key), OPTIMIZER), act=act, best=best, update=update
+    )
+
+
 # --- Entries. ---
 
 
-def entry(recipe, task, agent, states, fails=("reward", "bootstrap"), **options):
-    """Return an entry of a game."""
+def entry(recipe, task, agent, states, fails=FAILS, without=None, **options):
+    """Return an entry of a game, with agents that lack a part."""
     options = {"updates": 300, "steps": 10} | options
+    others = {part: online(task, x, **options) for part, x in (without or {}).items()}
     return Entry(
         recipe=recipe,
         run=online(task, agent, **options),
@@ -317,6 +471,7 @@ def entry(recipe, task, agent, states, fails=("reward", "bootstrap"), **options)
         best=task.best,
         states=states,
         fails=fails,
+        without=others,
     )
 
 
@@ -347,6 +502,30 @@ ENTRIES = {
         corridors(both=True),
         learner_of_policies(corridors(both=True), separate, happo),
         states=1.8,
+    ),
+    "ippo": entry(
+        "policy_gradient.ppo",
+        corridors(both=True),
+        ippo(corridors(both=True)),
+        states=1.8,
+    ),
+    # A critic that does not see the other's action has the mean over random ones, and
+    # prefers what is sure.
+    "maddpg": entry(
+        "multiagent.maddpg_critic, maddpg_actor",
+        two_step(),
+        maddpg_agent(two_step()),
+        states=7.9,
+        without={"the others' actions": maddpg_agent(two_step(), alone=True)},
+        **REPLAY | {"updates": 2000},
+    ),
+    "masac": entry(
+        "multiagent.masac_critic, masac_actor, masac_temperature",
+        two_step(forces=True),
+        masac_agent(two_step(forces=True)),
+        states=7.9,
+        without={"the others' actions": masac_agent(two_step(forces=True), alone=True)},
+        **REPLAY | {"updates": 1600},
     ),
     "coma": entry(
         "policy_gradient.coma",

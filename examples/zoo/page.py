@@ -46,7 +46,7 @@ def row(name: str, entry: Entry, curves: np.ndarray, seconds: float) -> str:
         _link(name, entry.recipe),
         f"![Learning curve of {name}](zoo/{name}.svg)",
         *(f"{x:.2f}" for x in (entry.states, reached.min(), np.median(reached))),
-        ", ".join(WORDS[each] for each in entry.fails),
+        ", ".join([*(WORDS[each] for each in entry.fails), *entry.without]),
         f"{seconds:.0f}",
     ]
     return f"| {' | '.join(cells)} |"

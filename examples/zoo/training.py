@@ -1,6 +1,7 @@
 """Training loops of the zoo: online, from replay, and offline, with faults to try."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -59,6 +60,8 @@ class Entry(NamedTuple):
     best: float  # What the best policy returns.
     states: float  # What the worst of five seeds reaches at least.
     fails: tuple[str, ...]  # Faults that take it below: names of `FAULTS`.
+    # Runs that lack a part of the algorithm, by its name, which stay below, too.
+    without: Mapping[str, Callable[[jax.Array, Fault], Run]] = MappingProxyType({})
 
 
 class Batch(NamedTuple):

@@ -27,6 +27,23 @@ QUERIES = dict(
     for line in (Path(__file__).parent / "queries.txt").read_text("utf-8").splitlines()
 )
 
+# Algorithms that people ask for by name, and their pages.
+NAMES = {
+    **{"CrossQ": "crossq", "DroQ": "droq", "RLPD": "rlpd", "BRO": "bro"},
+    **{"FastTD3": "fast_td3", "FastSAC": "fast_sac", "SimBaV2": "categorical_sac"},
+    **{"XQC": "xqc", "REPPO": "reppo", "MR.Q": "mrq", "DrQ-v2": "drqv2"},
+    **{"MASAC": "masac", "MADDPG": "maddpg", "IPPO": "ippo", "MAPPO": "mappo"},
+    **{"BBF": "bbf", "SR-SPR": "sr_spr", "M-IQN": "munchausen_iqn"},
+    **{"DQN-Reg": "dqn_reg", "branching DQN": "branching_dqn"},
+    **{"recurrent PPO": "recurrent_ppo", "masked PPO": "masked_ppo"},
+    **{"RND": "rnd", "RND with PPO": "rnd_ppo", "AlphaZero": "alphazero"},
+    **{"MuZero": "muzero", "sampled MuZero": "sampled_muzero_policy"},
+    **{"SPO": "smc_policy_optimization", "QC": "qc", "QC-FQL": "qc_fql"},
+    **{"Diffusion-QL": "diffusion_ql", "GCBC": "gcbc", "GCIQL": "gciql"},
+    **{"BEAR": "bear", "BCQ": "bcq", "Flow-GRPO": "flow_grpo"},
+    **{"DiffusionNFT": "diffusion_nft", "PLR": "plr", "ACCEL": "accel", "SFL": "sfl"},
+}
+
 # Loads each page in a frame, measures it at both widths, and asks the search.
 PROGRAM = """
 <iframe id="frame" style="height: 900px; border: 0"></iframe>
@@ -137,3 +154,12 @@ def test_a_search_shows_the_right_page_first_and_each_page_once(tmp_path):
     assert {query: page.rpartition("/")[2] for query, page in first.items()} == QUERIES
     for pages in found.values():
         assert len(pages) == len(set(pages))
+
+
+def test_a_search_for_an_algorithm_shows_its_page_and_at_most_a_function_before(
+    tmp_path,
+):
+    assert len(NAMES) >= 40
+    found = browse(tmp_path, queries=NAMES)["found"]
+    late = {x: found[x] for x in NAMES if f"algorithms/{NAMES[x]}" not in found[x][:2]}
+    assert late == {}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from plain_losses import common as plain
 from plain_losses import language as language_losses
+from plain_losses import multiagent as team_losses
 from plain_losses.agreement import AGREEMENT
 from recipes import exploration, language, streaming
 
@@ -83,6 +84,7 @@ HELPERS = {
         "novelty",
     ),
     *("greedy_values", "team_loss", "vp_noise_schedule"),
+    *("least", "own_values", "relaxed", "sample_team"),
     *("categorical_loss", "categorical_mean", "pessimistic", "reppo_targets"),
     *("plr_replay", "plr_scores", "accel_scores", "plr_insert", "sfl_levels"),
 }
@@ -129,6 +131,14 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
         assert after < plain
     stopped = [stopped, *(part(gradient, each) for each in case.stopped.split())]
     assert not any(np.any(x) for x in jax.tree.leaves(stopped))
+
+
+def test_ippo_is_ppo_of_the_streams_of_all_agents():
+    params, _ = plain.PAIR_PARAMS
+    losses = team_losses.ippo, team_losses.plain_ippo
+    found, expected = (jax.jit(jax.value_and_grad(x))(params) for x in losses)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 # --- What holds for all recipes. ---

@@ -86,24 +86,23 @@ RANDOM = define_prng_impl(
 )
 
 
-def updated(name, key, *factors):
+def updated(name, key, *factors, part=None):
     """Return the state of a run, and the one after an update."""
-    run = ENTRIES[name].run(key, Fault(*factors))
+    entry = ENTRIES[name]
+    run = (entry.without[part] if part else entry.run)(key, Fault(*factors))
     assert len(run.inputs) % POINTS == 0
     assert jax.eval_shape(run.score, run.state).shape == ()
     return run.state, run.update(run.state, run.inputs[0])
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_an_update_returns_what_it_takes(name):
-    key = jax.random.key(0, impl=RANDOM)
-    states = jax.eval_shape(functools.partial(updated, name), key, 1.0, 1.0)
-    chex.assert_trees_all_equal_shapes_and_dtypes(*states)
+PARTS = [(name, x) for name, each in ENTRIES.items() for x in [None, *each.without]]
 
 
-@pytest.mark.parametrize("name", contract.share(list(ENTRIES), "zoo"))
-def test_one_update_is_finite(name):
-    _, after = jax.jit(functools.partial(updated, name))(jax.random.key(0, impl=RANDOM))
+@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=6))
+def test_one_update_returns_what_it_takes_and_is_finite(name, part):
+    program = jax.jit(functools.partial(updated, name, part=part))
+    before, after = program(jax.random.key(0, impl=RANDOM), 1.0, 1.0)
+    chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
     chex.assert_tree_all_finite(after)
 
 
@@ -127,6 +126,9 @@ def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
     if "gradient" in entry.fails:
         factors.append("gradient")
         faulty.append(train(entry, "gradient", seed=1)[:, -1].min())
+    for part, run in entry.without.items():
+        factors.append(part)
+        faulty.append(train(entry._replace(run=run), seed=1)[:, -1].min())
     for fault, worst in zip(factors, faulty, strict=True):
         assert not worst >= entry.states, fault
 
@@ -138,7 +140,9 @@ def test_page_has_its_curve_and_numbers(name):
     text = page.PAGE.read_text("utf-8")
     (line,) = re.findall(rf"^\| .*\(algorithms/{name}\.md\).*", text, re.M)
     assert line.split("|")[1].strip() == page._link(name, entry.recipe)
-    _, _, _, states, worst, *_ = line.split("|")
+    _, _, _, states, worst, _, without, *_ = line.split("|")
+    fails = [page.WORDS[each] for each in entry.fails]
+    assert without.strip() == ", ".join([*fails, *entry.without])
     assert float(states) == pytest.approx(entry.states, abs=0.0051)
     assert float(worst) >= entry.states - 0.005
     before = text.partition(line)[0]

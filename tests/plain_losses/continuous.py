@@ -364,6 +364,22 @@ def plain_categorical_sac_critic(p, t):
     return of_both(p, logits, b, atoms, atoms - 0.2 * log_pi[:, None])
 
 
+def plain_fast_sac_critic(p, t):
+    """amazon-far/holosoma@fc600e7, src/holosoma/holosoma/agents/fast_sac.
+
+    fast_sac_agent.py: _update_main, with projection of fast_sac.py, for each critic.
+    """
+    b, q_support = ACTION, jnp.linspace(-20, 20, M)
+    actions, log_probs = draw(stop(p.actor), b.s_t)
+    rewards = b.r_t - b.discount_t * 0.2 * log_probs
+    outputs, qf_loss = TWIN.critic(p.critic, b.s_tm1, b.a_tm1), 0.0
+    for i in range(2):
+        next_dist = jax.nn.softmax(TWIN.critic(t.critic, b.s_t, actions)[:, i])
+        target = project(rewards, b.discount_t, next_dist, q_support)
+        qf_loss += jnp.mean(cross_entropy(stop(target), outputs[:, i]))
+    return qf_loss
+
+
 def plain_fast_td3_critic(p, t):
     """younggyoseo/FastTD3@229ed59, fast_td3/train.py."""
     b, atoms = ACTION, jnp.linspace(-2, 2, M)
@@ -455,6 +471,12 @@ CASES = {
     "categorical_sac_critic": Case(
         of(recipes.categorical_sac_critic, TWIN, ACTION, KEY, 0.2),
         plain_categorical_sac_critic,
+        TWIN_PARAMS,
+        "actor",
+    ),
+    "fast_sac_critic": Case(
+        of(recipes.fast_sac_critic, TWIN, ACTION, KEY, 0.2),
+        plain_fast_sac_critic,
         TWIN_PARAMS,
         "actor",
     ),

@@ -9,24 +9,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from recipes import multiagent as recipes
+from recipes import policy_gradient
+from recipes.continuous import ActorCritic
 
 from plain_losses.common import (
+    KEY,
     Q_PARAMS,
     A,
     B,
     Batch,
     Case,
+    D,
     F,
     Q,
     T,
     integers,
     log_prob,
+    mean_and_stddev,
     normal,
     of,
     pick,
+    policy_and_value,
     seed,
     stop,
 )
+from plain_losses.continuous import actions_and_log_probs
 
 seed(__name__)
 
@@ -201,7 +208,179 @@ def plain_happo(p, t):
     return policy_loss(*inputs, factor=RATIO)
 
 
+# --- IPPO: PPO of the streams of all agents. ---
+
+DONES = np.float32(np.arange(T * B * N).reshape(T, B, N) % 7 == 3)
+PLAYED = SimpleNamespace(  # Agents follow environments: one axis of all actors.
+    obs=normal(T + 1, B * N, F),
+    action=integers(A, T, B * N),
+    reward=normal(T, B * N),
+    done=DONES.reshape(T, B * N),
+    logits=normal(T, B * N, A),
+    value=normal(T + 1, B * N),
+)
+
+
+def of_actors():
+    """Return the streams of all actors, [B N, T]."""
+    b = PLAYED
+    fields = {"s_tm1": b.obs[:-1], "s_t": b.obs[1:], "a_tm1": b.action, "r_t": b.reward}
+    fields |= {"discount_t": GAMMA * (1 - b.done), "logits_tm1": b.logits}
+    fields |= {"v_tm1": b.value[:-1], "v_t": b.value[1:]}
+    fields = {name: jnp.swapaxes(x, 0, 1) for name, x in fields.items()}
+    return Batch(**fields, truncated_t=None, sample_mask=None)
+
+
+def ippo(p):
+    return policy_gradient.ppo(p, policy_and_value, of_actors())
+
+
+def plain_ippo(p):
+    """FLAIROx/JaxMARL@c793d09, baselines/IPPO/ippo_ff_mpe.py: _loss_fn.
+
+    With one minibatch, and the settings of config/ippo_ff_mpe.yaml but the discount.
+    """
+    b, gae, advantages = PLAYED, jnp.zeros(B * N), []
+    for t in reversed(range(T)):
+        not_done = 1 - b.done[t]
+        delta = b.reward[t] + GAMMA * b.value[t + 1] * not_done - b.value[t]
+        gae = delta + GAMMA * 0.95 * not_done * gae
+        advantages.insert(0, gae)
+    advantages = jnp.stack(advantages)
+    targets = advantages + b.value[:-1]
+    logits, value = policy_and_value(p, b.obs[:-1])
+    clipped = b.value[:-1] + jnp.clip(value - b.value[:-1], -0.2, 0.2)
+    losses = (jnp.square(x - targets) for x in (value, clipped))
+    value_loss = 0.5 * jnp.mean(jnp.maximum(*losses))
+    ratio = jnp.exp(log_prob(logits, b.action) - log_prob(b.logits, b.action))
+    gae = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
+    loss_actor = -jnp.minimum(ratio * gae, jnp.clip(ratio, 0.8, 1.2) * gae)
+    log_pi = jax.nn.log_softmax(logits)
+    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+    return jnp.mean(loss_actor) + 0.5 * value_loss - 0.01 * jnp.mean(entropy)
+
+
+# --- MADDPG and MASAC. ---
+
+OWN = STEPS._replace(
+    a_tm1=jax.nn.softmax(normal(B, N, D)),
+    s_t=normal(B, N, F),
+    r_t=normal(B, N),
+    discount_t=jnp.asarray(GAMMA * (1 - DONES[0])),
+)
+
+
+def side_by_side(s, a):
+    """Return what a critic reads of all agents, [B, N (F + D)]."""
+    return jnp.concatenate([s.reshape(len(s), -1), a.reshape(len(a), -1)], axis=1)
+
+
+def networks(actor, actor_size, *critic_shape):
+    """Return policies that share a network, critics of all agents, and parameters."""
+
+    def critic(w, s, a):
+        return jnp.tanh(side_by_side(s, a) @ w).reshape(len(s), *critic_shape)
+
+    size = N * (F + D), int(np.prod(critic_shape))
+    params = (ActorCritic(normal(F, actor_size), normal(*size)) for _ in range(2))
+    return ActorCritic(actor, critic), tuple(params)
+
+
+MADDPG, MADDPG_PARAMS = networks(lambda w, s: s @ w, D, N)
+MASAC, MASAC_PARAMS = networks(mean_and_stddev, 2 * D, N, 2)
+ALPHA = jnp.array([0.2, 0.5, 1.0])
+
+
+def soft_actions(logits):
+    """Return samples of maddpg/common/distributions.py: SoftCategoricalPd.sample."""
+    u = jax.random.gumbel(KEY, logits.shape)  # -log(-log(u)) there.
+    return jax.nn.softmax(logits + u, axis=-1)
+
+
+def plain_maddpg_critic(p, t):
+    """openai/maddpg@3ceefa0, maddpg/trainer/maddpg.py: q_train, of all agents."""
+    b, q_loss = OWN, 0.0
+    target_act_next_n = soft_actions(MADDPG.actor(t.actor, b.s_t))
+    for i in range(N):
+        target_q_next = MADDPG.critic(t.critic, b.s_t, target_act_next_n)[:, i]
+        target_q = b.r_t[:, i] + GAMMA * (1.0 - DONES[0][:, i]) * target_q_next
+        q = MADDPG.critic(p.critic, b.s_tm1, b.a_tm1)[:, i]
+        q_loss += jnp.mean(jnp.square(q - stop(target_q)))
+    return q_loss
+
+
+def plain_maddpg_actor(p, t):
+    """openai/maddpg@3ceefa0, maddpg/trainer/maddpg.py: p_train, of all agents."""
+    b, loss, flatparam = OWN, 0.0, MADDPG.actor(p.actor, OWN.s_tm1)
+    act_sample = soft_actions(flatparam)
+    for i in range(N):
+        act_input_n = b.a_tm1.at[:, i].set(act_sample[:, i])
+        q = MADDPG.critic(stop(p.critic), b.s_tm1, act_input_n)[:, i]
+        p_reg = jnp.mean(jnp.square(flatparam[:, i]))
+        loss += -jnp.mean(q) + p_reg * 1e-3
+    return loss
+
+
+def plain_masac_critic(p, t):
+    """instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py: update_q."""
+    next_action, next_log_prob = actions_and_log_probs(stop(p.actor), OWN.s_t)
+    next_q_val = jnp.min(MASAC.critic(t.critic, OWN.s_t, next_action), axis=-1)
+    next_q_val = next_q_val - ALPHA * next_log_prob
+    target = stop(OWN.r_t + (1.0 - DONES[0]) * GAMMA * next_q_val)
+    q1_a_values, q2_a_values = jnp.moveaxis(
+        MASAC.critic(p.critic, OWN.s_tm1, OWN.a_tm1), -1, 0
+    )
+    q1_loss = jnp.mean(jnp.square(q1_a_values - target))
+    return q1_loss + jnp.mean(jnp.square(q2_a_values - target))
+
+
+def plain_masac_actor(p, t):
+    """instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py: actor_loss_fn."""
+    new_actions, log_prob = actions_and_log_probs(p.actor, OWN.s_tm1)
+    min_q_val = []
+    for i in range(N):
+        joint_actions = OWN.a_tm1.at[:, i].set(new_actions[:, i])
+        qvals = MASAC.critic(stop(p.critic), OWN.s_tm1, joint_actions)[:, i]
+        min_q_val.append(jnp.minimum(qvals[:, 0], qvals[:, 1]))
+    return jnp.mean(ALPHA * log_prob - jnp.stack(min_q_val, axis=1))
+
+
+def plain_masac_temperature(p, t):
+    """instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py: alpha_loss_fn."""
+    _, log_pi = actions_and_log_probs(t.actor, OWN.s_tm1)
+    return jnp.mean(-jnp.exp(p) * stop(log_pi + -2.0))
+
+
 CASES = {
+    "maddpg_critic": Case(
+        of(recipes.maddpg_critic, MADDPG, OWN, KEY),
+        plain_maddpg_critic,
+        MADDPG_PARAMS,
+        "actor",
+    ),
+    "maddpg_actor": Case(
+        of(recipes.maddpg_actor, MADDPG, OWN, KEY),
+        plain_maddpg_actor,
+        MADDPG_PARAMS,
+        "critic",
+    ),
+    "masac_critic": Case(
+        of(recipes.masac_critic, MASAC, OWN, KEY, ALPHA),
+        plain_masac_critic,
+        MASAC_PARAMS,
+        "actor",
+    ),
+    "masac_actor": Case(
+        of(recipes.masac_actor, MASAC, OWN, KEY, ALPHA),
+        plain_masac_actor,
+        MASAC_PARAMS,
+        "critic",
+    ),
+    "masac_temperature": Case(
+        of(recipes.masac_temperature, MASAC, OWN, KEY, -2.0),
+        plain_masac_temperature,
+        (jnp.log(ALPHA), MASAC_PARAMS[0]),
+    ),
     "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS),
     "qmix": Case(of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS),
     "mappo": Case(

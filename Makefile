@@ -6,6 +6,7 @@ TESTS := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=
 FAST = XLA_FLAGS="$$($(BIN)/python tests/compiler.py)"
 TRAINING = XLA_FLAGS="$$($(BIN)/python tests/compiler.py training)"
 CONTRACT := $(wildcard tests/test_contract*.py)
+TYPING := tests/test_typing.py
 
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -28,7 +29,7 @@ test: .venv/with-test,reference
 		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns.
-	$(FAST) $(TESTS) -m "not slow and not trust" --ignore=tests/docs
+	$(FAST) $(TESTS) -m "not slow and not trust" $(addprefix --ignore=,tests/docs $(TYPING))
 endif
 
 # Lines of the library that only these tests run do not count as covered.
@@ -87,6 +88,7 @@ check: .venv/with-dev  ## Check style, format and types.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest --quiet -m "not trust" $(TYPING)
 
 wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel alone.
 	$(BIN)/python .ci/build_wheel.py

@@ -51,7 +51,7 @@ def variants(row, inputs):
 
     Returns:
         The arguments, each with a first axis of changes, and the name and entry of each
-        group of changes, the first of which is NaN.
+        group of changes, the first of which is NaN, the second none.
     """
     rng = np.random.default_rng(0)
     groups = [
@@ -61,7 +61,7 @@ def variants(row, inputs):
     ]
     batch = []
     for changed, entry in groups:
-        for change in (np.nan, *CHANGES):
+        for change in (np.nan, 0.0, *CHANGES):
             moved = np.array(inputs[changed]).ravel()
             moved[entry] += np.float32(change)
             batch.append({**inputs, changed: moved.reshape(inputs[changed].shape)})
@@ -70,16 +70,14 @@ def variants(row, inputs):
 
 @each_row("float_names", sample=True)
 def test_nan_shows_in_all_results_that_depend_on_it(row):
-    inputs, function = row.inputs(), row.call()
-    batch, groups = variants(row, inputs)
-    call = jax.vmap(lambda x: jax.tree.leaves(function(**x)))
-    given, outputs = jax.jit(lambda x, y: (function(**x), call(y)))(inputs, batch)
-    for first, output in zip(jax.tree.leaves(given), outputs, strict=True):
+    function = row.call()
+    batch, groups = variants(row, row.inputs())
+    call = jax.jit(jax.vmap(lambda x: jax.tree.leaves(function(**x))))
+    for output in call(batch):
         if not contract.is_float(output):
             continue  # An index or a flag cannot be NaN.
-        found = np.asarray(output).reshape(len(groups), 1 + len(CHANGES), -1)
-        base = np.asarray(first).ravel()
-        for (name, entry), (bad, *others) in zip(groups, found, strict=True):
+        found = np.asarray(output).reshape(len(groups), 2 + len(CHANGES), -1)
+        for (name, entry), (bad, base, *others) in zip(groups, found, strict=True):
             with np.errstate(invalid="ignore"):
                 gap = np.abs(np.array(others) - base)
             moved = np.any(np.isfinite(gap) & (gap > 1e-6 * (1 + np.abs(base))), 0)

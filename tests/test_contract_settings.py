@@ -33,7 +33,7 @@ on_explicit_meshes = pytest.mark.skipif(
 
 
 @on_explicit_meshes
-@each_row("has_arguments")
+@each_row("has_arguments", sample=True)
 def test_can_be_traced_on_an_explicit_mesh(row):
     # Tracing finds what JAX cannot share over devices.
     mesh, inputs, _ = on_mesh(row)
@@ -50,7 +50,7 @@ def test_can_be_traced_on_an_explicit_mesh(row):
 FEW = contract.share(
     contract.of_topic([row for row in contract.collect() if row.has_arguments]),
     "mesh",
-    parts=12,
+    parts=24,
 )
 
 
@@ -146,6 +146,8 @@ def test_products_have_full_precision_on_accelerators(row):
     if row.name == "linear_token_log_probs":
         pytest.skip("the logits are those of the model, in the precision of the user")
     traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
+    if "dot_general" not in str(traced.jaxpr):
+        return
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in products)
@@ -234,4 +236,5 @@ def widen(x, spec, size=256):
     if "A" not in axes:
         return x
     axis = axes.index("A") - len(axes)
-    return jnp.repeat(x, -(-size // x.shape[axis]), axis=axis, total_repeat_length=size)
+    wide = np.repeat(x, -(-size // x.shape[axis]), axis=axis)
+    return jnp.asarray(np.take(wide, range(size), axis=axis))

@@ -77,7 +77,9 @@ def stay(row, arguments, *dtypes):
 
 @each_row("precision.carried", sample=True)
 @pytest.mark.parametrize(
-    ("state", "data"), MIXES, ids=[f"{x.__name__}, {y.__name__}" for x, y in MIXES]
+    ("state", "data"),
+    contract.share(MIXES, "mixes", parts=2),
+    ids=lambda dtype: dtype.__name__,
 )
 def test_what_a_loop_carries_keeps_its_dtype(row, state, data):
     if jnp.finfo(state).bits < 32 and row.precision.single_outputs:

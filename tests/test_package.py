@@ -1,5 +1,6 @@
 """Test the package as it is installed."""
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -14,21 +15,26 @@ ROOT = Path(__file__).parent.parent
 HEAVY = ("distrax", "dm_env", "rlax", "scipy.stats", "tensorflow_probability")
 
 
-def test_importing_it_loads_nothing_heavy():
-    program = f"import sys, rlaxlib; print([m for m in {HEAVY} if m in sys.modules])"
+@functools.cache
+def imported():
+    """Return the version, and the heavy modules, of a process in another folder."""
+    heavy = f"[name for name in {HEAVY} if name in sys.modules]"
+    program = f"import sys, rlaxlib; print(rlaxlib.__version__, {heavy})"
     command = [sys.executable, "-c", program]
-    loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-    assert loaded.decode().strip() == "[]"
+    found = subprocess.run(command, cwd=ROOT.parent, check=True, capture_output=True)
+    version, _, modules = found.stdout.decode().strip().partition(" ")
+    return version, modules
+
+
+def test_importing_it_loads_nothing_heavy():
+    assert imported()[1] == "[]"
 
 
 def test_an_editable_install_is_a_path_that_all_tools_read():
     site = Path(sysconfig.get_path("purelib"))
     paths = [x.read_text().strip() for x in site.glob("*rlaxlib*.pth")]
     assert paths == [str(ROOT)]  # A finder would hide the package from type checkers.
-    program = "import rlaxlib; print(rlaxlib.__version__)"  # No namespace package.
-    command = [sys.executable, "-c", program]
-    found = subprocess.run(command, cwd=ROOT.parent, check=True, capture_output=True)
-    assert found.stdout.decode().strip() == rlaxlib.__version__
+    assert imported()[0] == rlaxlib.__version__  # No namespace package.
 
 
 def test_the_version_is_that_of_the_module():

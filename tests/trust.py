@@ -30,7 +30,6 @@ TOPICS = {
 }
 TOPIC = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
 
-OF_THE_TABLE = ("test_every_row_has_a_function",)  # Not about a function.
 VARIANTS = "test_is_the_same_in_every_variant"
 
 # Tests with a column of their own in the list of functions.
@@ -61,7 +60,7 @@ def tests() -> dict[str, list[Row]]:
     modules = [test_contract, test_contract_under_jax, test_contract_streams]
     for module in [*modules, test_matrix, test_properties]:
         for name, test in vars(module).items():
-            if hasattr(test, "rows") and name not in OF_THE_TABLE:
+            if hasattr(test, "rows"):
                 found[name] = test.rows
     found[VARIANTS] = [row for row in contract.collect() if row.has_arguments]
     return found

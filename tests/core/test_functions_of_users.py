@@ -247,7 +247,7 @@ def test_each_function_that_takes_a_function_is_called():
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, kind) for name in CALLS for kind in contract.share(list(KINDS), name)],
+    [(name, kind) for name in CALLS for kind in contract.share(list(KINDS), name, 6)],
 )
 def test_a_function_of_the_user_does_not_go_stale(name, kind):
     function, change = KINDS[kind]()

@@ -3,7 +3,7 @@
 Each transcription names its file, and where it stands in the recipe's docstring.
 """
 
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import jax
@@ -160,10 +160,11 @@ def mean_kl(w):
     return jnp.mean(jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1))
 
 
+@cache
 def fisher():
     """Return the Hessian of the divergence with damping, [F * A, F * A]."""
     size = Q_PARAMS[0].size
-    hessian = jax.hessian(mean_kl)(Q_PARAMS[0]).reshape(size, size)
+    hessian = jax.jit(jax.hessian(mean_kl))(Q_PARAMS[0]).reshape(size, size)
     return np.asarray(hessian, np.float64) + 0.1 * np.eye(size)
 
 
@@ -195,9 +196,16 @@ def test_step_of_trpo():
     expected = Q_PARAMS[0] + (stepdir / lm).reshape(Q_PARAMS[0].shape)
     assert mean_kl(expected) <= 1.5 * max_kl
     assert mean_ratio(expected, ADV) > mean_ratio(Q_PARAMS[0], ADV)
-    found, outputs = constraints.trpo(Q_PARAMS[0], Q, NEAR, ADV, max_kl)
+    step = jax.jit(lambda w: constraints.trpo(w, Q, NEAR, ADV, max_kl))
+    found, outputs = step(Q_PARAMS[0])
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(outputs.kl, mean_kl(found), rtol=1e-3)
+
+
+@jax.jit
+def direction_of_cpo(c, max_kl):
+    inputs = Q_PARAMS[0], Q, NEAR, ADV, COST_ADV, c
+    return constraints.cpo_direction(*inputs, max_kl, damping=0.1)
 
 
 @pytest.mark.parametrize("c", [-1.0, -0.01, 0.005, 1.0])
@@ -229,8 +237,7 @@ def test_step_of_cpo(c):
     expected = -(v + nu * w) / (lam + eps)
     if c > 0 and b < 0:
         expected = -np.sqrt(delta / (s + eps)) * w
-    inputs = Q_PARAMS[0], Q, NEAR, ADV, COST_ADV, c
-    found = constraints.cpo_direction(*inputs, max_kl, damping=0.1)
+    found = direction_of_cpo(c, max_kl)
     np.testing.assert_allclose(np.ravel(found), expected, rtol=2e-3, atol=1e-4)
 
 

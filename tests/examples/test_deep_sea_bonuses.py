@@ -172,6 +172,7 @@ def test_counts_solve_a_small_deep_sea():
 # --- Reproducibility and output. ---
 
 
+@pytest.mark.trust
 def test_curves_are_written(tmp_path, monkeypatch):
     names = ["count", "bootstrapped"]
     methods = {name: method(name) for name in names}

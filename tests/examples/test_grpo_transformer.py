@@ -185,6 +185,7 @@ def test_groups_without_a_right_answer_have_no_advantage():
     assert not batch.advantages.any()
 
 
+@pytest.mark.trust
 def test_command_writes_its_curve(tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "Transformer", SMALL)
     config = dataclasses.replace(SHORT, devices=jax.device_count())

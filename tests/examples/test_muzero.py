@@ -150,6 +150,7 @@ def test_replay_keeps_the_latest_episodes():
 # --- Training runs. ---
 
 
+@pytest.mark.trust
 def test_curve_is_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:

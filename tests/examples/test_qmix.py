@@ -100,6 +100,7 @@ def test_target_network_is_copied_after_every_second_update():
 # --- Training runs. ---
 
 
+@pytest.mark.trust
 def test_curves_are_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:

@@ -159,6 +159,7 @@ def test_target_network_is_copied_after_every_second_update():
 # --- Training runs. ---
 
 
+@pytest.mark.trust
 def test_curve_is_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:

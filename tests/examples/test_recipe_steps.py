@@ -26,22 +26,23 @@ ADV, COST_ADV = normal(*STREAM.r_t.shape), normal(*STREAM.r_t.shape)
 # --- Constraints. ---
 
 
-def change(params, cost_adv=COST_ADV):
-    """Return the changes of the loss and of the cost."""
-    loss = constraints.surrogate(params, Q, OLD, ADV) + np.mean(ADV)
-    cost = constraints.surrogate(params, Q, OLD, -cost_adv) - np.mean(cost_adv)
-    return loss, cost
+@jax.jit
+def step_of_cpo(excess, max_kl):
+    """Return the divergence of a step, and the changes of the loss and of the cost."""
+    cost_adv = ADV + COST_ADV  # What raises the reward raises the cost.
+    inputs = Q_PARAMS[0], Q, OLD, ADV, cost_adv, excess
+    params, outputs = constraints.cpo(*inputs, max_kl)
+    loss = constraints.surrogate(params, Q, OLD, ADV) + jnp.mean(ADV)
+    cost = constraints.surrogate(params, Q, OLD, -cost_adv) - jnp.mean(cost_adv)
+    return outputs.kl, loss, cost
 
 
 @pytest.mark.parametrize("max_kl", [1e-3, 0.1])
 def test_the_line_search_of_cpo_holds_the_limit_of_the_cost(max_kl):
-    cost_adv = ADV + COST_ADV  # What raises the reward raises the cost.
-
     def search(excess):
-        inputs = Q_PARAMS[0], Q, OLD, ADV, cost_adv, excess
-        params, outputs = constraints.cpo(*inputs, max_kl)
-        assert outputs.kl <= max_kl
-        return change(params, cost_adv)
+        kl, loss, cost = step_of_cpo(excess, max_kl)
+        assert kl <= max_kl
+        return loss, cost
 
     _, free = search(-10.0)
     assert free > 0

@@ -98,16 +98,11 @@ def updated(name, key, *factors, part=None):
 PARTS = [(name, x) for name, each in ENTRIES.items() for x in [None, *each.without]]
 
 
-@pytest.mark.parametrize(("name", "part"), PARTS)
-def test_an_update_returns_what_it_takes(name, part):
-    key = jax.random.key(0, impl=RANDOM)
-    one = functools.partial(updated, name, part=part)
-    chex.assert_trees_all_equal_shapes_and_dtypes(*jax.eval_shape(one, key, 1.0, 1.0))
-
-
-@pytest.mark.parametrize("name", contract.share(list(ENTRIES), "zoo"))
-def test_one_update_is_finite(name):
-    _, after = jax.jit(functools.partial(updated, name))(jax.random.key(0, impl=RANDOM))
+@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=6))
+def test_one_update_returns_what_it_takes_and_is_finite(name, part):
+    program = jax.jit(functools.partial(updated, name, part=part))
+    before, after = program(jax.random.key(0, impl=RANDOM), 1.0, 1.0)
+    chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
     chex.assert_tree_all_finite(after)
 
 

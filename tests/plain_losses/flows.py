@@ -115,7 +115,7 @@ def compute_cfm_loss(p):
     return jnp.stack(losses, axis=-1)
 
 
-INITIAL_CFM_LOSS = compute_cfm_loss(PARAMS[0]) + 0.05 * normal(B, 8)
+INITIAL_CFM_LOSS = jax.jit(compute_cfm_loss)(PARAMS[0]) + 0.05 * normal(B, 8)
 
 
 def plain_fpo(p, t):

@@ -60,11 +60,12 @@ if (typeof Search !== "undefined") {
 
   Search._performSearch = (query, ...terms) => {
     const { docnames, titles, indexentries } = Search._index;
-    const known = Object.keys(indexentries).sort((a, b) => b.length - a.length);
+    const known = Object.keys(indexentries);
     const find = (text) => known.find((entry) => letters(entry) === letters(text));
     // Or the longest that the query contains: "action mask" of "PPO action mask".
-    const within = () => known.find((entry) => words(query).includes(words(entry)));
-    const entry = find(query) ?? find(query.replace(endings, "")) ?? within() ?? query;
+    const contained = known.filter((entry) => words(query).includes(words(entry)));
+    const longest = contained.sort((a, b) => b.length - a.length)[0];
+    const entry = find(query) ?? find(query.replace(endings, "")) ?? longest ?? query;
     // The best are last. Entries of equal score stay in order, main ones first.
     const hits = perform(entry, ...terms).reverse();
     const score = ([page, , , , score, , kind]) =>

@@ -207,8 +207,10 @@ ROWS = {
     "td_lambda": td_lambda,
     "qlambda": qlambda,
     "sarsa_lambda": sarsa_lambda,
-    "retrace_core": retrace_core,
-    "retrace_from_importance_weights": continuous_retrace,
+    "retrace_core, retrace": retrace_core,
+    "retrace_from_importance_weights, retrace_from_action_log_probs": (
+        continuous_retrace
+    ),
     "categorical_dist_td_learning": dist_td,
     "categorical_dist_qlearning": dist_q,
     "categorical_dist_double_qlearning": dist_double_q,
@@ -229,7 +231,7 @@ ROWS = {
     "discrete_policy_gradient_loss": lambda policy_logits, actions, adv: jnp.sum(
         -adv * log_softmax(policy_logits, actions)
     ),
-    "policy_gradient": lambda log_probs, adv: -adv * log_probs,
+    "policy_gradient, policy_gradient_loss": lambda log_probs, adv: -adv * log_probs,
     "discrete_policy_entropy_loss": lambda policy_logits: (
         -jnp.sum(entropy(policy_logits))
     ),

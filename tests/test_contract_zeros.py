@@ -29,6 +29,14 @@ WEIGHTS = frozenset(
         *("w_t", "weight", "weights"),
     )
 )
+# Weights that are swept also where a row has a value of its own.
+COEFFICIENTS = frozenset(
+    (
+        *("action_gap_scale", "centering", "coefficient", "desirable_weight"),
+        *("dynamics_weight", "expectile", "label_smoothing", "mix"),
+        *("representation_weight", "undesirable_weight"),
+    )
+)
 RATIOS = frozenset(["rho_t", "rho_tm1", "state.rho"])  # They may be infinite.
 LAMBDAS = frozenset(["lambda_", "lambda_t"])
 # Neither weights nor data.
@@ -151,9 +159,10 @@ def inputs_of(row):
         name: np.array(x) for name, x in row.make(np.random.default_rng(0)).items()
     }
     for name, each in row.parameters.items():
-        is_set = name in inputs or name in row.settings
-        if isinstance(each.default, float) and not is_set and is_weight(row, name):
-            inputs[name] = np.array(each.default)
+        is_set = name in inputs or name in row.settings.keys() - COEFFICIENTS
+        value = row.settings.get(name, each.default)
+        if isinstance(value, float) and not is_set and is_weight(row, name):
+            inputs[name] = np.array(value)
     if row.multistep:
         steps = np.ones(contract.STEPS, bool)
         inputs = {"sample_mask": steps, "truncated_t": ~steps} | inputs

@@ -36,7 +36,7 @@ def each_row(*attributes):
 @each_row("has_arguments")
 def test_value_is_the_same_in_every_transformation(row):
     define = row.define if row.deterministic else lambda inputs: row.call()(**inputs)
-    for dtypes in (SINGLES, DOUBLES):
+    for dtypes in precisions(row):
         with strict(dtypes):
             each = [inputs_of(row, dtypes, seed) for seed in range(4)]
             expected = {
@@ -65,7 +65,7 @@ def test_derivatives_are_the_same_in_every_transformation(row):
 
     for flag in row.flags:
         inputs, found, expected = {}, {}, {}
-        for dtypes in (SINGLES, DOUBLES):
+        for dtypes in precisions(row):
             with strict(dtypes):
                 own = inputs_of(row, dtypes)
                 found |= jax.jit(functools.partial(every, flag, False))(own)
@@ -85,6 +85,9 @@ def test_derivatives_are_the_same_in_every_transformation(row):
 
 @each_row()
 def test_strict_flags_change_no_program(row):
+    if row.name == "check_trajectory":
+        pytest.skip("JAX numbers the errors of all programs")
+
     def traced(dtype):
         inputs = inputs_of(row, (dtype,))[dtype]
         programs = [jax.make_jaxpr(row.call())(**inputs)]
@@ -253,12 +256,18 @@ def wide(dtype):
     return jnp.float64 if dtype == jnp.float64 else jnp.float32
 
 
+def precisions(row):
+    """Return the precisions of a program, and double precision."""
+    return SINGLES[2 * (row.name in contract.ROUNDED_TWICE) :], DOUBLES
+
+
 def higher_precisions(row):
     """Return the precisions to compare with, and those that are compared with each."""
+    singles, doubles = precisions(row)
     if row.key is None:
-        return {"float64": SINGLES + DOUBLES}
+        return {"float64": singles + doubles}
     # Samples of half precision are those of single precision, not of double.
-    return {"float32": SINGLES, "float64": DOUBLES}
+    return {"float32": singles, "float64": doubles}
 
 
 def cast(x, dtype):

@@ -139,7 +139,7 @@ def break_names(app, page, template, context, doctree):
     """Let long names break at underscores."""
     for part in {"body", "toc", "furo_navigation_tree"} & set(context):
         context[part] = re.sub(
-            r"\w{20,}(?=[^<>]*<)", lambda x: x[0].replace("_", "_<wbr>"), context[part]
+            r"\w{12,}(?=[^<>]*<)", lambda x: x[0].replace("_", "_<wbr>"), context[part]
         )
 
 

@@ -329,14 +329,16 @@ def reads(name, field):
 OF_TRANSITIONS = (
     "gumbel_muzero",
     "happo",
+    *("maddpg_actor", "maddpg_critic"),
     "mappo",
+    *("masac_actor", "masac_critic", "masac_temperature"),
     "muzero",
     "qc_critic",
     "qc_flow",
     "qmix",
     "reppo_critic",
     "vdn",
-)  # Their masks.
+)
 STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discount_t")
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),

@@ -165,7 +165,10 @@ def test_nan_shows_in_losses_of_a_comparison():
 # XLA drops NaN from a minimum or maximum that it fuses with a sum of this many entries.
 MANY = 6000
 # Functions for `make test`, of those that hid NaN; `make trust` sweeps all.
-FEW = ("advantage_weights", "balanced_kl", "crr_weights", "importance_weights")
+FEW = (
+    *("advantage_weights", "balanced_kl", "crr_weights", "importance_weights"),
+    "reward_scale",
+)
 
 
 def shows_nan_in_the_mean_of_a_batch(row):

@@ -316,7 +316,8 @@ class Plan:
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
-            given = {n: self._literal(n, x) for n, x in given.items()}
+            passed = roles.structure.unflatten(leaves)  # Floats in place of integers.
+            given = {n: passed[n] if n in self.arrays else x for n, x in given.items()}
             if self.is_factory:  # An array may change once it is a setting.
                 given = {n: copy.copy(x) for n, x in given.items()}
             return self.function(**given)
@@ -328,11 +329,6 @@ class Plan:
         run = self.program.compiled if has_ours else self.program.body
         with programs.mesh_of(leaves):
             return run(static + bare, roles, leaves)
-
-    def _literal(self, name: str, value: Any) -> Any:
-        """Return an integer of Python as a float, if the argument is one."""
-        is_float = name in self.arrays and self.arrays[name].kind == "Float"
-        return float(value) if is_float and isinstance(value, int) else value
 
 
 def _hashable(value: Any) -> Any:

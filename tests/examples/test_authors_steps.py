@@ -600,17 +600,15 @@ def test_targets_of_reppo():
         target_values.append(lambda_return)
     batch = SimpleNamespace(r_t=reward, v_t=value, log_prob_t=log_prob)
     batch.discount_t, batch.truncated_t = np.float32(0.9) * ~done, truncated
+    fields = {
+        name: np.pad(x, ((0, 0), (0, 2)), constant_values=np.nan if i < 4 else 0)
+        for i, (name, x) in enumerate(vars(batch).items())
+    }
     batch.sample_mask = None
     found = continuous.reppo_targets(batch, 0.2)
     np.testing.assert_allclose(found, np.stack(target_values[::-1], 1), rtol=1e-5)
-    padded = SimpleNamespace(
-        **{
-            name: np.pad(x, ((0, 0), (0, 2)), constant_values=np.nan if i < 4 else 0)
-            for i, (name, x) in enumerate(vars(batch).items())
-            if x is not None
-        },
-        sample_mask=np.zeros((B, 1), bool) | (np.arange(T + 2) < T),
-    )
+    valid = np.zeros((B, 1), bool) | (np.arange(T + 2) < T)
+    padded = SimpleNamespace(**fields, sample_mask=valid)
     again = continuous.reppo_targets(padded, 0.2)[:, :T]
     np.testing.assert_allclose(again, found, rtol=1e-5)
 

@@ -1,5 +1,6 @@
 """Test trust regions: natural gradients, optimal steps, and what must not break."""
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -148,6 +149,16 @@ def test_the_product_is_the_average_of_those_of_mapped_streams():
 
     found = jax.vmap(product, axis_name="i")(targets)
     close(found, np.tile(2 * targets.mean(0) * vector, (2, 1)))
+
+
+def test_the_product_has_the_dtype_of_its_vector():
+    with contract.x64(True), jax.numpy_dtype_promotion("standard"):
+        params, vector = jnp.zeros(2, jnp.float32), jnp.ones(2, jnp.float64)
+        found = rlaxlib.fisher_vector_product(
+            lambda x: jnp.sum(jnp.square(x)), params, vector
+        )
+        assert found.dtype == vector.dtype
+        close(found, 2 * vector)
 
 
 @pytest.mark.parametrize("result", [jnp.float32(1), (1.0, 2.0, 3.0), {"loss": 1.0}])

@@ -111,9 +111,9 @@ def happo(params, apply, batch, adv_t, ratio, agent, epsilon=0.2, entropy_cost=0
     Usual: clip 0.2, 5 epochs of one minibatch, a random order of agents, Adam 5e-4 with
     epsilon 1e-5, gradients clipped to a norm of 10; values as those of `mappo`.
     """
-    own = batch.a_tm1, *valid(batch, (batch.s_tm1, batch.old_log_prob))
-    own = *own, batch.sample_mask
-    a_tm1, s_tm1, old_log_prob, mask = jax.tree.map(lambda x: x[:, agent], own)
+    s_tm1, old_log_prob = valid(batch, (batch.s_tm1, batch.old_log_prob))
+    own = s_tm1, batch.a_tm1, old_log_prob, batch.sample_mask
+    s_tm1, a_tm1, old_log_prob, mask = jax.tree.map(lambda x: x[:, agent], own)
     logits = apply(params, s_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), a_tm1)
     adv_t = ratio * rlaxlib.standardize(adv_t, mask=mask)

@@ -41,7 +41,7 @@ TESTS = (
     *("tests/core/test_recurrence.py", "tests/test_contract_long.py"),
     *("tests/bandits", "tests/test_planning.py", "tests/llm/test_log_probs.py"),
 )
-# Without loops of 100,000 steps, which take minutes there, and tests of many devices.
+# Loops of 100,000 steps take minutes on a GPU, and some tests need several devices.
 CHOSEN = "not regret and not updates and not mesh and not device and not shard"
 
 Lines = Iterator[str]

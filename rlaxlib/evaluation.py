@@ -349,7 +349,7 @@ def bootstrap_interval(
 def _weighted(weight: Array, x: Array) -> Array:
     """Return `weight * x`, 0 where one is 0, even if the other is infinite.
 
-    A product of two hundred ratios of 2 is, and most rewards are 0.
+    A product of 200 ratios of 2 overflows, and most rewards are 0.
     """
     return safe.product(safe.without(x, weight), x)
 

@@ -53,7 +53,7 @@ def test_gradients_are_right_if_a_large_batch_shares_an_argument(row):
 
     def gradients(**inputs):
         found, _ = contract.gradient(row, call, inputs)
-        # That by a number, such as a temperature, is a sum which JAX adds itself.
+        # JAX itself adds the sum in a gradient by a scalar, such as a temperature.
         return {name: x for name, x in found.items() if x.ndim}
 
     compare_shared_with_mapped(row, gradients)

@@ -164,7 +164,7 @@ def maddpg_critic(params, target_params, apply, batch, key):
 
 
 def maddpg_actor(params, apply, batch, key, logit_cost=1e-3):
-    """MADDPG, actors: the value of an own action, beside the others' in the data.
+    """MADDPG, actors: the value of each agent's action, with the others' from data.
 
     Lowe et al., 2017, https://arxiv.org/abs/1706.02275. Source:
     github.com/openai/maddpg@3ceefa0, maddpg/trainer/maddpg.py, the same loss. Usual:
@@ -208,7 +208,7 @@ def masac_critic(params, target_params, apply, batch, key, temperature):
 
 
 def masac_actor(params, apply, batch, key, temperature):
-    """MASAC, actors: the soft value of an own action, beside the others' in the data.
+    """MASAC, actors: the soft value of each agent's action, with the others' from data.
 
     Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905. Source:
     github.com/instadeepai/Mava@57c8e64, mava/systems/sac/anakin/ff_masac.py, by others,

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from rlaxlib._core import safe, streams
 
-# The lowest float16 masks actions too. Its exponential is 0 as it is.
+# The lowest float16 masks actions too. Its exponential is 0 already.
 LOWEST_HALF = -65504.0
 
 # A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is

@@ -257,7 +257,7 @@ def test_a_function_of_the_user_does_not_go_stale(name, kind):
             change(factor)
             yield jax.tree.leaves(CALLS[name](function))
 
-    # A program of all calls calls the function as often as they do, and is fast.
+    # One program traces all calls: eager calls would compile each operation.
     first, changed, again = (
         np.concatenate([np.ravel(x).astype(float) for x in leaves])
         for leaves in jax.jit(lambda: [*results()])()

@@ -39,12 +39,6 @@ CASES = {
     if module not in ("curricula", "streaming")  # They have no losses.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
-# The value of one is not minimised. Targets or weights of others move with the policy.
-MAY_RISE = (
-    *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
-    "gciql_actor",
-)
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
     *("of_tokens", "shaped_rewards", "token_advantages"),
@@ -95,12 +89,12 @@ def part(tree, name):
 
 
 def cosine(x, y):
-    x, y = (jnp.concatenate([*map(jnp.ravel, jax.tree.leaves(z))]) for z in (x, y))
-    return jnp.vdot(x, y) / jnp.linalg.norm(x) / jnp.linalg.norm(y)
+    x, y = (np.concatenate([*map(np.ravel, jax.tree.leaves(z))]) for z in (x, y))
+    return np.vdot(x, y) / np.linalg.norm(x) / np.linalg.norm(y)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
+def test_gradient_is_that_of_the_source(name):
     case = CASES[name]
     params, target_params = case.params
     loss_and_gradients = jax.value_and_grad(case.loss, argnums=(0, 1), allow_int=True)
@@ -109,12 +103,11 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
     def run(params, target_params):
         loss, (gradient, stopped) = loss_and_gradients(params, target_params)
         plain = jax.value_and_grad(case.plain)(params, target_params)
-        learned = jax.tree.map(lambda x, g: x - 1e-3 * jnp.sign(g), params, gradient)
-        return (loss, gradient, stopped), plain, case.plain(learned, target_params)
+        return (loss, gradient, stopped), plain
 
     # In NumPy, since JAX would compile the comparison of each shape.
     found = jax.tree.map(np.asarray, run(params, target_params))
-    (loss, gradient, stopped), (plain, expected), after = found
+    (loss, gradient, stopped), (plain, expected) = found
     expectation = AGREEMENT[name]
     if expectation.cosine is not None:
         found = cosine(gradient, expected)
@@ -127,8 +120,6 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
             atol = 1e-5 * max(factor, 1.0)
             np.testing.assert_allclose(x, factor * y, rtol=1e-3, atol=atol)
     assert any(np.any(x) for x in jax.tree.leaves(gradient))
-    if name not in MAY_RISE:
-        assert after < plain
     stopped = [stopped, *(part(gradient, each) for each in case.stopped.split())]
     assert not any(np.any(x) for x in jax.tree.leaves(stopped))
 

@@ -135,7 +135,11 @@ def test_umbrella_distracts_with_fair_coins():
 
 @pytest.mark.parametrize(
     ("name", "episodes"),
-    [("dqn", 250), ("bootstrapped_dqn", 300), ("actor_critic", 1_500)],
+    [
+        pytest.param("dqn", 250, marks=pytest.mark.trust),
+        pytest.param("bootstrapped_dqn", 300, marks=pytest.mark.trust),
+        ("actor_critic", 1_500),
+    ],
 )
 def test_agents_learn_to_catch(name, episodes):
     with mock.patch.dict(training.PERIODS, catch=(1, 3)):

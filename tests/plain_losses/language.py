@@ -69,7 +69,7 @@ VERIFIED = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
 # The first update of a batch, so that its ratios are 1.
 # Some ratios of whole answers above 1 have positive advantages.
 ABOVE = ANSWERS._replace(rewards=-ANSWERS.rewards)
-ON_POLICY = ANSWERS._replace(old_log_prob=logps(TABLE[0]))
+ON_POLICY = ANSWERS._replace(old_log_prob=jax.jit(logps)(TABLE[0]))
 
 
 def masked_mean(x, mask=MASK):

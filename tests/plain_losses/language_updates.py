@@ -24,7 +24,7 @@ from plain_losses.language import (
 seed(__name__)
 
 
-GROUPS = grouped(ANSWERS.rewards)
+GROUPS = jax.jit(grouped)(ANSWERS.rewards)
 
 BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))

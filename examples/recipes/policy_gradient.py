@@ -307,9 +307,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
     github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author, the same loss
-    up to a KL of twice the target; beyond, the code adds 1,000 times the square of the
-    excess. Usual: `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128,
-    Adam 1e-3.
+    of the policy up to a KL of twice the target; beyond, the code adds 1,000 times the
+    square of the excess. Its values learn apart, discounted sums of rewards by L-BFGS.
+    Usual: `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128, Adam
+    1e-3.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))

@@ -240,7 +240,7 @@ AGREEMENT = {
     "kl_cov": EQUAL,
     "gdpo": EQUAL,
     "prime_ipo": EQUAL,
-    "clip_cov": EQUAL,
+    "clip_cov": gradient("the loss of chosen tokens that PPO clips"),
     "pass_at_k": PAPER,
     "sequence_mask_tis": EQUAL,
     # phases.py

@@ -387,7 +387,7 @@ def many_masks(fraction):
     )(jax.random.split(jax.random.key(0), 200))
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.02, 0.1, 1.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.008, 0.02, 0.1, 1.0])
 def test_clip_cov_mask_leaves_out_a_fraction_of_the_tokens_of_high_covariance(fraction):
     masks = many_masks(fraction)
     left_out = VALID & ~np.asarray(masks)

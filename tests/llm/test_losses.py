@@ -384,7 +384,7 @@ def many_masks(fraction):
         lambda key: rlaxlib.clip_cov_mask(
             key, COVARIANT, ADVANTAGES, fraction, 0.5, 3.0, sample_mask=VALID
         )
-    )(jax.random.split(jax.random.key(0), 200))
+    )(jax.random.split(jax.random.key(0), 500))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.008, 0.02, 0.1, 1.0])

@@ -227,7 +227,7 @@ def test_an_infeasible_problem_lowers_the_cost_as_fast_as_it_can():
     ("arguments", "expected"),
     [
         ((1.0, 0.0, 0.0, -1.0), (-1.0, 0.0, True)),  # No gradient of the cost,
-        ((1.0, 0.0, 0.0, 1.0), (0.0, 0.0, False)),
+        ((1.0, 0.0, 0.0, 0.5), (0.0, 0.0, False)),
         ((0.0, 0.0, 1.0, -1.0), (0.0, 0.0, True)),  # none of the loss,
         ((0.0, 0.0, 1.0, 0.5), (0.0, -0.5, True)),
         ((1.0, 1.0, 1.0, 0.5), (-1.0, 0.0, True)),  # and parallel ones.

@@ -169,7 +169,9 @@ def promises_no_gradient(row):
 STOPPED = [row for row in contract.collect() if promises_no_gradient(row)]
 
 
-@pytest.mark.parametrize("row", contract.sampled(STOPPED, "stopped"), ids=lambda x: x.id)
+@pytest.mark.parametrize(
+    "row", contract.sampled(STOPPED, "stopped"), ids=lambda row: row.id
+)
 def test_a_result_without_a_gradient_has_none(row):
     inputs = row.inputs()
     moved = {name: inputs[name] for name in row.float_names}

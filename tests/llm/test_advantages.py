@@ -246,9 +246,9 @@ def test_kl_shaped_rewards_without_valid_tokens_are_zero():
 
 def test_kl_shaped_rewards_have_no_gradient():
     def total(log_prob):
-        ones = jnp.ones(2, bool)
+        mask, reference = np.ones(2, bool), np.zeros(2, np.float32)
         return jnp.sum(
-            rlaxlib.kl_shaped_rewards(1.0, log_prob, log_prob, 1.0, sample_mask=ones)
+            rlaxlib.kl_shaped_rewards(1.0, log_prob, reference, 1.0, sample_mask=mask)
         )
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(np.float32([1, 1])), 0.0)

@@ -107,6 +107,14 @@ def test_a_ratio_of_0_removes_what_it_weighs_and_has_no_gradient(bad):
     np.testing.assert_array_equal(slopes, [[3, 0, 0], [2, 0, 0]])
 
 
+@pytest.mark.parametrize("otherwise", [-np.inf, 0.5])
+def test_a_logarithm_of_0_is_what_is_asked_for_and_has_no_gradient(otherwise):
+    x = np.float32([0, 1, 2])
+    value, slopes = jax.jvp(lambda x: safe.log(x, otherwise), (x,), (np.ones_like(x),))
+    np.testing.assert_allclose(value, [otherwise, 0, np.log(2)], rtol=1e-6)
+    np.testing.assert_array_equal(slopes, [0, 1, 0.5])
+
+
 @pytest.mark.parametrize("specs", [("x", None), (None, "x")])
 def test_either_factor_may_be_sharded_over_explicit_axes(specs):
     mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))

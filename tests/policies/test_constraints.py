@@ -30,6 +30,11 @@ def test_without_constraints_the_losses_are_zero_of_any_dtype():
     assert [each.dtype for each in sums] == [jnp.bfloat16, jnp.float32]
 
 
+def test_a_dual_variable_of_0_removes_an_infinite_divergence():
+    kl = np.float32([np.inf, 1.0])
+    np.testing.assert_array_equal(losses((kl, LagrangePenalty(0.0, 0.5))), 0.0)
+
+
 def test_a_constraint_per_dimension_equals_one_constraint_for_each_dimension():
     duals = np.float32([1.0, 2.0, 3.0])
     each = [(KL[:, i], LagrangePenalty(duals[i], 0.5)) for i in range(3)]

@@ -179,9 +179,10 @@ def killed(tests_of: Mutant, mutated: bool = True) -> bool:
 def fails(arguments: list[str], folder: pathlib.Path, variables: dict) -> bool:
     pytest = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider"]
     pytest += ["--numprocesses=0", "-m", "not slow", *arguments]
-    variables = {
-        key: x for key, x in os.environ.items() if key != "RLAXLIB_TRUST"
-    } | variables
+    # The contract of one function, all of it; that of a topic would take an hour.
+    whole = {"RLAXLIB_TRUST": "1"} if "-k" in arguments else {}
+    kept = {key: x for key, x in os.environ.items() if key != "RLAXLIB_TRUST"}
+    variables = kept | variables | whole
     limited = ["sh", "-c", f'ulimit -t {LIMIT}; exec "$@"', "sh", *pytest]
     run = subprocess.run(
         limited, cwd=folder, env=variables, capture_output=True, check=False

@@ -1,5 +1,6 @@
 """Test every public function under JAX: transformations, dtypes, devices, NaN."""
 
+import inspect
 import operator
 import re
 
@@ -155,6 +156,31 @@ def test_a_traced_flag_stops_the_gradient_of_targets_and_changes_no_value(row):
             if name in row.gradients.targets:
                 assert not np.any(on[0][name]), name
                 assert np.any(off[0][name]), name
+
+
+def promises_no_gradient(row):
+    """Return whether the docstring says that the result has no gradient."""
+    text = inspect.getdoc(row.annotated) or ""
+    returns = text.partition("\nReturns:")[2].partition("\nRaises:")[0]
+    pattern = r"(without a|; no)\s+gradient(, shape|[.;])"
+    return re.search(pattern, returns) is not None
+
+
+STOPPED = [row for row in contract.collect() if promises_no_gradient(row)]
+
+
+@pytest.mark.parametrize(
+    "row", contract.sampled(STOPPED, "stopped"), ids=lambda row: row.id
+)
+def test_a_result_without_a_gradient_has_none(row):
+    inputs = row.inputs()
+    moved = {name: inputs[name] for name in row.float_names}
+
+    def total(moved):
+        return contract.weigh(row.call()(**inputs | moved), 0)
+
+    for name, gradient in jax.jit(jax.grad(total))(moved).items():
+        assert not np.any(gradient), name
 
 
 @each_row("has_flag", sample=True)

@@ -33,7 +33,7 @@ WEIGHTS = frozenset(
 COEFFICIENTS = frozenset(
     (
         *("action_gap_scale", "centering", "coefficient", "desirable_weight"),
-        *("dynamics_weight", "expectile", "label_smoothing", "mix"),
+        *("dynamics_weight", "expectile", "label_smoothing", "max_weight", "mix"),
         *("representation_weight", "undesirable_weight"),
     )
 )
@@ -56,8 +56,6 @@ EXCEPTIONS = {
     r"leaky_vtrace\S* \S+ rho_tm1=nan": "clipped",
     r"rank_probabilities \S+ priorities": "sorted",
     r"diffusion_reverse_step clip=0 predictions": "clipped",
-    r"advantage_weight\w+ max_weight=0 adv=nan": "clipped",
-    r"crr_weights max_weight=0 \w+=nan": "clipped",
     r"acer_policy_loss max_weight=0 mu_logits": "clipped, behind a softmax",
     r"munchausen_q_learning \S+ target_q_tm1": "clipped, behind a softmax",
     r"categorical_q_learning discount_t=1 q_logits_t": "an action that is not greedy",

@@ -31,15 +31,31 @@ def make_trajectories(count, steps, seed=0):
     return r, discount, rho
 
 
+def named(kind, r, discount, rho, *values):
+    """Return data by the names of their arguments."""
+    return {"rho_tm1": rho, "r_t": r, "discount_t": discount} | values_of(kind, *values)
+
+
+@functools.partial(jax.jit, static_argnames="kind")
+def with_gradients(data, kind, sample_mask=None):
+    """Return an estimate and its gradients by all data."""
+    settings = {"kind": kind, "sample_mask": sample_mask}
+
+    def estimate(data):
+        return rlaxlib.off_policy_evaluation(**data, **settings)
+
+    return jax.value_and_grad(estimate)(data)
+
+
 # --- Off-policy evaluation. ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_policy_estimates_are_the_mean_return(kind):
-    r, discount, rho = make_trajectories(6, 4)
-    zeros = values_of(kind, np.zeros_like(r), np.zeros_like(r))
-    expected = np.mean(np.sum(r * 0.9 ** np.arange(4), axis=1))
-    close(evaluate(np.ones_like(rho), r, discount, **zeros, kind=kind), expected)
+    r, discount, rho = make_trajectories(4, 5)
+    expected = np.mean(np.sum(r * 0.9 ** np.arange(5), axis=1))
+    data = named(kind, r, discount, np.ones_like(rho), 0 * r, 0 * r)
+    close(with_gradients(data, kind)[0], expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,23 +88,22 @@ def test_exact_values_of_a_deterministic_environment_remove_the_variance(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
     r, discount, rho = make_trajectories(4, 5)
-    values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
+    values = RANDOM.normal(size=(2, 4, 5)).astype(np.float32)
+    data = named(kind, r, discount, rho, *values)
     discount[:, 2] = 0.0
-    short = [x[:, :3] for x in (rho, r, discount)]
-    expected = evaluate(*short, **{n: x[:, :3] for n, x in values.items()}, kind=kind)
+    expected = evaluate(**{name: x[:, :3] for name, x in data.items()}, kind=kind)
     r[:, 3:], rho[:, 3:] = 1e6, 7.0
-    close(evaluate(rho, r, discount, **values, kind=kind), expected)
+    close(with_gradients(data, kind)[0], expected)
     mask = np.arange(5) < np.full((4, 1), 3)
     discount[:, 2], r[:, 3:] = 0.9, np.nan
-    found = evaluate(rho, r, discount, **values, kind=kind, sample_mask=mask)
-    close(found, expected)
+    close(evaluate(**data, kind=kind, sample_mask=mask), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ignored_steps_and_trajectories_are_as_if_deleted(kind):
-    r, discount, rho = make_trajectories(4, 5)
-    values = values_of(kind, *RANDOM.normal(size=(2, 4, 5)).astype(np.float32))
-    expected = evaluate(rho, r, discount, **values, kind=kind)
+    values = RANDOM.normal(size=(2, 4, 5)).astype(np.float32)
+    data = named(kind, *make_trajectories(4, 5), *values)
+    expected, _ = with_gradients(data, kind)
     mask = np.zeros((6, 9), bool)
     # One trajectory is padded in front, one behind, one has gaps, and two are ignored.
     for i, steps in enumerate(([4, 5, 6, 7, 8], [0, 1, 2, 3, 4], [0, 2, 3, 5, 8])):
@@ -100,34 +115,28 @@ def test_ignored_steps_and_trajectories_are_as_if_deleted(kind):
         placed[mask] = x.ravel()
         return placed
 
-    data = dict(zip(("r_t", "discount_t", "rho_tm1"), (r, discount, rho), strict=True))
-    data = {name: place(x) for name, x in (data | values).items()}
-    close(evaluate(**data, kind=kind, sample_mask=mask), expected)
-
-    def estimate(data):
-        return evaluate(**data, kind=kind, sample_mask=mask)
-
-    for gradient in jax.grad(estimate)(data).values():
+    data = {name: place(x) for name, x in data.items()}
+    found, gradients = with_gradients(data, kind, mask)
+    close(found, expected)
+    for gradient in map(np.asarray, gradients.values()):
         assert np.all(np.isfinite(gradient))
         assert not np.any(gradient[~mask])
-    nowhere = functools.partial(evaluate, kind=kind, sample_mask=np.zeros_like(mask))
-    assert nowhere(**data) == 0
+    assert with_gradients(data, kind, mask & False)[0] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_data_after_an_end_may_be_nan_and_a_discount_of_nan_shows(kind):
     r, discount, rho = make_trajectories(4, 5)
-    values = values_of(kind, r, r)
     discount[:, 2] = 0.0
-    data = dict(zip(("r_t", "discount_t", "rho_tm1"), (r, discount, rho), strict=True))
-    data |= values
-    expected = evaluate(**data, kind=kind)
-    bad = {name: np.where(np.arange(5) > 2, np.nan, x) for name, x in data.items()}
-    found, gradient = jax.value_and_grad(lambda x: evaluate(**x, kind=kind))(bad)
+    data = named(kind, r, discount, rho, r, r)
+    expected, _ = with_gradients(data, kind)
+    is_late = np.arange(5) > 2
+    bad = {n: np.where(is_late, np.float32(np.nan), x) for n, x in data.items()}
+    found, gradient = with_gradients(bad, kind)
     close(found, expected)
     assert all(np.all(np.isfinite(x)) for x in gradient.values())
     data["discount_t"][0, 1] = np.nan
-    assert np.isnan(jax.jit(lambda x: evaluate(**x, kind=kind))(data))
+    assert np.isnan(with_gradients(data, kind)[0])
 
 
 @pytest.mark.parametrize("kind", ["wis", "wpdis", "wdr"])
@@ -146,15 +155,15 @@ def test_products_of_many_ratios_do_not_overflow(kind):
 def test_discounts_keep_products_of_many_ratios_finite(kind, ratio, discount):
     # The product of the ratios alone is 1e58 after 600 steps.
     r, rho, gamma = (np.full((2, 600), x, np.float32) for x in (1.0, ratio, discount))
-    values = values_of(kind, 0.5 * r, 0.0 * r)
-    loss, gradient = jax.value_and_grad(evaluate, 1)(rho, r, gamma, **values, kind=kind)
+    values = np.float32(0.5) * r, 0 * r
+    loss, gradients = with_gradients(named(kind, r, gamma, rho, *values), kind)
     powers = ratio * (
         np.float64(ratio) * np.float64(np.float32(discount))
     ) ** np.arange(600)
     reward = 0.5 if kind == "dr" else 1.0
     np.testing.assert_allclose(loss, reward * np.sum(powers), rtol=1e-4)
     np.testing.assert_allclose(
-        gradient, np.tile(powers / 2, (2, 1)), rtol=1e-4, atol=1e-30
+        gradients["r_t"], np.tile(powers / 2, (2, 1)), rtol=1e-4, atol=1e-30
     )
 
 
@@ -169,11 +178,10 @@ def test_infinite_products_of_ratios_weigh_no_reward_of_zero(kind):
 def test_ratios_of_zero_have_finite_gradients(kind):
     r, discount, rho = make_trajectories(4, 5)
     rho[0, 2] = rho[1, 0] = 0.0
-    values = values_of(kind, r, r)
-    gradient = jax.grad(lambda rho: evaluate(rho, r, discount, **values, kind=kind))
-    assert np.all(np.isfinite(gradient(rho)))
-    nowhere = np.zeros_like(rho)
-    assert np.isfinite(evaluate(nowhere, r, discount, **values, kind=kind))
+    _, gradients = with_gradients(named(kind, r, discount, rho, r, r), kind)
+    assert np.all(np.isfinite(gradients["rho_tm1"]))
+    found, _ = with_gradients(named(kind, r, discount, 0 * rho, r, r), kind)
+    assert np.isfinite(found)
 
 
 def test_doubly_robust_estimates_need_values_and_others_take_none():
@@ -235,31 +243,40 @@ def test_intervals_cover_the_mean_as_often_as_they_say(stratified):
         stratified=stratified,
     )
     keys = jax.random.split(jax.random.key(1), 300)
-    low, high = jax.jit(jax.vmap(interval))(keys, data)
+    low, high = map(np.asarray, jax.jit(jax.vmap(interval))(keys, data))
     covered = np.mean((low < 0) & (high > 0))
     assert 0.7 < covered < 0.88
 
 
 def test_arrays_are_resampled_together_unless_stratified():
-    x = jnp.arange(20.0)[:, None]
-    key = jax.random.key(0)
+    x = np.arange(20, dtype=np.float32)[:, None]
 
     def difference(data):
         return jnp.max(jnp.abs(data[0] - data[1]))
 
-    assert max(rlaxlib.bootstrap_interval(key, (x, x), difference)) == 0
-    apart = rlaxlib.bootstrap_interval(key, (x, x), difference, stratified=True)
-    assert min(apart) > 0
+    @functools.partial(jax.jit, static_argnums=1)
+    def interval(key, stratified):
+        options = {"stratified": stratified}
+        return rlaxlib.bootstrap_interval(key, (x, x), difference, **options)
+
+    key = jax.random.key(0)
+    assert max(interval(key, stratified=False)) == 0
+    assert min(interval(key, stratified=True)) > 0
 
 
 def test_an_estimate_of_trajectories_has_an_interval():
     r, discount, rho = make_trajectories(200, 3)
-    low, high = rlaxlib.bootstrap_interval(
-        jax.random.key(0),
-        (rho, r, discount),
-        lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
-        num_samples=200,
-    )
+
+    @jax.jit
+    def interval(key):
+        return rlaxlib.bootstrap_interval(
+            key,
+            (rho, r, discount),
+            lambda data: rlaxlib.off_policy_evaluation(*data, kind="wpdis"),
+            num_samples=200,
+        )
+
+    low, high = interval(jax.random.key(0))
     assert low < rlaxlib.off_policy_evaluation(rho, r, discount) < high
     assert high - low < 0.6
 

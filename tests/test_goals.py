@@ -1,5 +1,7 @@
 """Test goals: distributions of distances, expectiles and axioms of quasimetrics."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,13 +16,18 @@ RANDOM = np.random.default_rng(0)
 # --- Hindsight. ---
 
 
+@functools.partial(jax.jit, static_argnums=3)  # A traced factor may be 1.
+def sample_goals(keys, discount_t, gamma, beyond, **masks):
+    sample = functools.partial(rlaxlib.geometric_hindsight_indices, **masks)
+    return jax.vmap(sample, (0, None, None, None))(keys, discount_t, gamma, beyond)
+
+
 @pytest.mark.parametrize("beyond", ["final", "renormalize"])
 def test_distances_have_the_frequencies_of_a_geometric_distribution(beyond):
     gamma, steps, count = 0.6, 4, 20_000
     discount_t = np.float32([0.9] * (steps - 1) + [0.0])
     keys = jax.random.split(jax.random.key(0), count)
-    sample = jax.vmap(rlaxlib.geometric_hindsight_indices, (0, None, None, None))
-    goals = sample(keys, discount_t, gamma, beyond)
+    goals = np.asarray(sample_goals(keys, discount_t, gamma, beyond))
     for t in range(steps):
         shares = (1 - gamma) * gamma ** np.arange(steps - t)
         if beyond == "final":
@@ -33,9 +40,8 @@ def test_distances_have_the_frequencies_of_a_geometric_distribution(beyond):
 @pytest.mark.parametrize("gamma", [0.9999, 1 - 1e-6, 1 - 1e-7, 1.0])
 def test_renormalized_distances_with_a_factor_near_one_are_uniform(gamma):
     keys = jax.random.split(jax.random.key(0), 20_000)
-    sample = jax.vmap(rlaxlib.geometric_hindsight_indices, (0, None, None, None))
-    sample = jax.jit(sample, static_argnums=3)  # A traced factor may be 1.
-    goals = sample(keys, np.full(5, 0.9, np.float32), gamma, "renormalize")
+    discount_t = np.full(5, 0.9, np.float32)
+    goals = np.asarray(sample_goals(keys, discount_t, gamma, "renormalize"))
     found = np.bincount(goals[:, 0], minlength=5) / 20_000
     np.testing.assert_allclose(found, 0.2, atol=0.015)
 
@@ -54,17 +60,9 @@ def test_goals_stay_in_the_episode_and_are_valid_steps():
     truncated_t = np.array([0, 0, 0, 0, 1, 0, 0, 0], bool)
     sample_mask = np.array([1, 0, 1, 1, 1, 1, 0, 0], bool)
     keys = jax.random.split(jax.random.key(0), 500)
+    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
     for beyond in ("final", "renormalize"):
-        goals = jax.vmap(
-            lambda key, beyond=beyond: rlaxlib.geometric_hindsight_indices(
-                key,
-                discount_t,
-                0.7,
-                beyond,
-                truncated_t=truncated_t,
-                sample_mask=sample_mask,
-            )
-        )(keys)
+        goals = np.asarray(sample_goals(keys, discount_t, 0.7, beyond, **masks))
         reached = [set(np.unique(each).tolist()) for each in goals.T]
         assert reached == [{0, 2}, {1}, {2}, {3, 4}, {4}, {5}, {6}, {7}]
 
@@ -84,7 +82,7 @@ def test_advantages_have_no_gradient():
     def total(*x):
         return jnp.sum(rlaxlib.hiql_value_loss(*x))
 
-    _, target, adv = jax.grad(total, (0, 1, 2))(*x)
+    _, target, adv = jax.jit(jax.grad(total, (0, 1, 2)))(*x)
     assert not np.any(target)
     assert not np.any(adv)
 
@@ -117,7 +115,7 @@ def test_a_state_that_is_the_goal_has_no_gradient():
 
 def test_equal_embeddings_have_no_gradient_and_residuals_have_theirs():
     x, u, w = np.float32([[2, 7], [1, 4], [0, 1]])
-    gradients = jax.grad(rlaxlib.mrn_distance, (0, 1, 2, 3))(x, x, u, w)
+    gradients = jax.jit(jax.grad(rlaxlib.mrn_distance, (0, 1, 2, 3)))(x, x, u, w)
     close(gradients, [[0, 0], [0, 0], [0, 1], [0, -1]])
 
 

@@ -167,10 +167,10 @@ def test_airl_does_not_train_the_policy():
 )
 def test_dqfd_action_may_have_a_dtype_that_does_not_hold_the_size(dtype, size):
     q, mask = np.linspace(-1, 1, size, dtype=np.float32), np.arange(size) < 50
-    loss = jax.jit(jax.value_and_grad(rlaxlib.dqfd_margin_loss))
-    found, expected = (
-        loss(q, each, action_mask=mask) for each in (np.array(100, dtype), 100)
-    )
+    loss = jax.value_and_grad(rlaxlib.dqfd_margin_loss)
+    actions = np.array(100, dtype), 100
+    both = jax.jit(lambda q: [loss(q, each, action_mask=mask) for each in actions])
+    found, expected = both(q)
     assert np.isfinite(found[0])
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])

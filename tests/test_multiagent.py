@@ -14,7 +14,7 @@ WEIGHTS = [
 
 
 def test_the_mix_increases_with_the_value_of_each_agent():
-    gradients = jax.vmap(lambda q: jax.grad(rlaxlib.qmix)(q, *WEIGHTS))
+    gradients = jax.jit(jax.vmap(lambda q: jax.grad(rlaxlib.qmix)(q, *WEIGHTS)))
     assert np.all(gradients(RANDOM.normal(size=(50, 3)).astype(np.float32) * 10) > 0)
 
 
@@ -34,6 +34,6 @@ def test_one_unit_with_weights_of_one_sums_positive_values():
 
 def test_large_negative_values_have_finite_gradients():
     q = np.full(3, -1e30, np.float32)
-    value, gradient = jax.value_and_grad(rlaxlib.qmix)(q, *WEIGHTS)
+    value, gradient = jax.jit(jax.value_and_grad(rlaxlib.qmix))(q, *WEIGHTS)
     assert np.isfinite(value)
     assert np.all(np.isfinite(gradient))

@@ -169,12 +169,15 @@ def test_an_object_is_an_argument_of_vmap_and_a_field_of_a_state(name):
     def step(state, _):
         return state, use(state.made, state.x)
 
-    state = State(jax.tree.map(jnp.asarray, make()), jnp.asarray(X))
-    _, outputs = jax.lax.scan(step, state, length=2)
-    close(jax.tree.map(lambda x: x[1], outputs), use(make(), X))
-    states = jax.tree.map(lambda x: jnp.stack([x, x]), state)
-    outputs = jax.vmap(lambda state: use(state.made, state.x))(states)
-    close(jax.tree.map(lambda x: x[0], outputs), use(make(), X))
+    @jax.jit
+    def carried_and_mapped(state, states):
+        _, outputs = jax.lax.scan(step, state, length=2)
+        return outputs, jax.vmap(lambda state: use(state.made, state.x))(states)
+
+    state = State(jax.tree.map(np.asarray, make()), X)
+    states = jax.tree.map(lambda x: np.stack([x, x]), state)
+    for outputs in carried_and_mapped(state, states):
+        close(jax.tree.map(lambda x: np.asarray(x)[1], outputs), use(make(), X))
 
 
 @each_object

@@ -78,8 +78,8 @@ def test_a_policy_distributes_probability_among_legal_actions(
     policy, preferences, mask
 ):
     hypothesis.assume(mask.any())
-    probs, entropy = describe(policy)(preferences, mask)
-    assert np.all(np.asarray(probs) >= 0)
+    probs, entropy = map(np.asarray, describe(policy)(preferences, mask))
+    assert np.all(probs >= 0)
     assert not np.any(probs[~mask])
     np.testing.assert_allclose(np.sum(probs), 1.0, rtol=1e-6)
     assert -1e-6 <= entropy <= np.log(mask.sum()) + 1e-6

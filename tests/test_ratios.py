@@ -1,6 +1,7 @@
 """Test that no loss of ratios is NaN, however far two policies are apart."""
 
 import math
+import operator
 
 import contract
 import jax
@@ -54,9 +55,8 @@ def examples(row):
     return batch
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_distant_policies_give_no_nan(row):
-    batch = examples(row)
+def values_and_gradients(row):
+    """Return a function of arguments that evaluates and differentiates a function."""
     key = {} if row.key is None else {row.key: jax.random.key(0)}
     moved = [n for n in row.variables if n in ratio_names(row) or n.startswith("adv")]
     call = row.call()
@@ -73,8 +73,18 @@ def test_distant_policies_give_no_nan(row):
         gradient, floats = jax.grad(total, has_aux=True)(free)
         return floats, gradient
 
-    for x in jax.tree.leaves(jax.jit(jax.vmap(evaluate))(batch)):
-        assert not np.any(np.isnan(x))
+    return evaluate
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_distant_policies_give_no_nan(topic):
+    # One program of many functions compiles in half the time.
+    rows = [row for row in ROWS if row.name in getattr(rlaxlib, topic).__all__]
+    each = [jax.vmap(values_and_gradients(row)) for row in rows]
+    program = jax.jit(lambda batches: [*map(operator.call, each, batches)])
+    for row, found in zip(rows, program([*map(examples, rows)]), strict=True):
+        for x in jax.tree.leaves(found):
+            assert not np.any(np.isnan(x)), row.id
 
 
 @pytest.mark.trust
@@ -141,7 +151,8 @@ def test_a_masked_token_has_no_gradient_however_large_its_ratio(loss):
         found = getattr(rlaxlib, loss)(log_prob, old, adv, sample_mask=mask, **options)
         return jnp.sum(jax.tree.leaves(found)[0])
 
-    gradient = jax.grad(total)(np.float32([-1.0, -1.0]), np.array([False, True]))
+    inputs = np.float32([-1.0, -1.0]), np.array([False, True])
+    gradient = jax.jit(jax.grad(total))(*inputs)
     np.testing.assert_allclose(gradient, [0.0, -1.0], rtol=1e-6)
 
 

@@ -197,8 +197,8 @@ def test_entry_of_weight_zero_is_never_sampled(size):
 
 
 def test_points_at_the_end_select_the_last_entry_with_a_weight():
-    weights = jnp.array([1.0, 1.0, 0.0])
-    samples = rlaxlib.replay._invert(weights, jnp.float32(1.0), num_samples=2)
+    invert = jax.jit(rlaxlib.replay._invert, static_argnames="num_samples")
+    samples = invert(np.float32([1.0, 1.0, 0.0]), np.float32(1.0), num_samples=2)
     assert samples.tolist() == [1, 1]
 
 

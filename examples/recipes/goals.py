@@ -185,7 +185,7 @@ def hiql_actor(params, apply, batch, value, temperature=1 / 3):
     return low + gcivl_actor(params, apply.high, far, value, temperature)
 
 
-def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
+def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0, mix=0.5):
     """QRL, values: distances as long as possible, but of at most 1 for each step.
 
     `apply(params, s)` returns embeddings, [B, K, D]. Goals are next states of other
@@ -193,12 +193,17 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0):
     softplus. Wang et al., 2023, https://arxiv.org/abs/2304.01203. Source:
     github.com/quasimetric-learning/quasimetric-rl@0a611a4,
     quasimetric_rl/modules/quasimetric_critic/losses, the same losses of values; latent
-    dynamics and the actor, the other losses there, are not here. Usual: epsilon 0.25,
-    offset 15, a multiplier of 0.01 at first, AdamW 1e-4 and 0.01 for `alpha`; offset
-    500, with 100 in place of 10, a bound of 0.05 in place of epsilon² and 64 components
-    of 8 in github.com/seohongpark/ogbench.
+    dynamics and the actor, the other losses there, are not here. `mix` is the weight of
+    the largest component of a distance, there the sigmoid of a learned number, -1 at
+    first. Usual: epsilon 0.25, offset 15, a multiplier of 0.01 at first, AdamW 1e-4 and
+    0.01 for `alpha`; offset 500, with 100 in place of 10, a bound of 0.05 in place of
+    epsilon² and 64 components of 8 in github.com/seohongpark/ogbench.
     """
-    distance = jax.vmap(rlaxlib.quasimetric_distance)
+
+    def distance(x, y):
+        over_batch = jax.vmap(rlaxlib.quasimetric_distance, (0, 0, None))
+        return over_batch(x, y, mix)
+
     x, y, goal = (apply(params, s) for s in (batch.s_tm1, batch.s_t, batch.goal))
     violation = jnp.mean(jnp.square(jax.nn.relu(distance(x, y) - 1)))
     bound = rlaxlib.LagrangePenalty(alpha, epsilon**2)

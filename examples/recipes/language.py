@@ -105,9 +105,10 @@ def dr_grpo(params, apply, batch, epsilon=0.2, max_length=3000):
 
     The divisor is the maximal length, so that padding has no effect. Liu et al., 2025,
     https://arxiv.org/abs/2503.20783. Source:
-    github.com/sail-sg/understand-r1-zero@dfca49d, train_zero_math.py, the same loss.
-    Usual: groups of 8, 3,000 tokens, no KL cost, 8 updates for each batch of 1,024
-    answers, Adam 1e-6.
+    github.com/sail-sg/understand-r1-zero@dfca49d, train_zero_math.py, and
+    github.com/sail-sg/oat@c1a074c, oat/algorithms/ppo.py, the same loss; the latter now
+    has weights for the mismatch with the sampler too, tis_c. Usual: groups of 8, 3,000
+    tokens, no KL cost, 8 updates for each batch of 1,024 answers, Adam 1e-6.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     loss = clipped(log_prob, batch, advantages(batch, scale="none"), epsilon)
@@ -340,11 +341,13 @@ def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
     sampled. Answers of positive reward are the correct ones. The λ of answers of up to
     1/`alpha` tokens is 0. Yue et al., 2025, https://arxiv.org/abs/2504.05118. Source:
     github.com/stateset/stateset-agents@ccad233,
-    stateset_agents/training/vapo_trainer.py, by others, with λ of 1 - 1/(αl + 1) for l
-    tokens, where this is the paper's 1 - 1/(αl), clipped values, and squares without ½:
-    a `value_cost` of 1 is its 0.5 (a cosine of 0.999 at random inputs). Usual: clips
-    0.2 and 0.28, `alpha` 0.05, groups of 16, Adam 1e-6 for the policy and 2e-6 for the
-    values, which learn alone for 50 steps first.
+    stateset_agents/training/vapo_trainer.py, by others (a cosine of 0.91 at random
+    inputs): λ of 1 - 1/(αl + 1) for l tokens, where this is the paper's 1 - 1/(αl), a
+    discount of 0.99, the reward one step after the last token, standardised advantages
+    and means of tokens for each prompt, clipped values, and squares without ½, so that
+    a `value_cost` of 1 is its 0.5. Usual: clips 0.2 and 0.28, `alpha` 0.05, groups of
+    16, Adam 1e-6 for the policy and 2e-6 for the values, which learn alone for 50 steps
+    first.
     """
     adv_t, target = vapo_targets(batch, alpha)
     v, mask = apply(params, batch.inputs)[1], batch.sample_mask
@@ -412,9 +415,10 @@ def orpo(params, apply, batch, coefficient=0.1):
 
     Hong et al., 2024, https://arxiv.org/abs/2403.07691. Source:
     github.com/xfactlab/orpo@208d2d6, src/orpo_trainer.py, whose likelihood is a mean
-    over all tokens, of the prompt too by default, where this is a mean over answers (a
-    cosine of 0.90 at random inputs without prompts). Usual (paper; the code):
-    coefficient 0.1, AdamW 8e-6, in the code 5e-6, no reference.
+    over all tokens, of the prompt too by default, where this is a mean over answers,
+    and whose odds count the first token of padding too (a cosine of 0.89 at random
+    inputs without prompts). Usual (paper; the code): coefficient 0.1, AdamW 8e-6, in
+    the code 5e-6, no reference.
     """
     log_prob = (
         rlaxlib.masked_mean(log_probs(params, apply, x), mask=x.sample_mask, axis=1)

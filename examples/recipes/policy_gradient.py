@@ -307,9 +307,10 @@ def ppo_penalty(params, apply, batch, coefficient, value_cost=0.5):
 
     Schulman et al., 2017, https://arxiv.org/abs/1707.06347. Source:
     github.com/joschu/modular_rl@6970cde, modular_rl/ppo.py, by an author, the same loss
-    up to a KL of twice the target; beyond, the code adds 1,000 times the square of the
-    excess. Usual: `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128,
-    Adam 1e-3.
+    of the policy up to a KL of twice the target; beyond, the code adds 1,000 times the
+    square of the excess. Its values learn apart, discounted sums of rewards by L-BFGS.
+    Usual: `coefficient` from `kl_coefficient`, 10 epochs of minibatches of 128, Adam
+    1e-3.
     """
     adv_t, target = advantages(batch, lambda_=0.95)
     logits, v = apply(params, valid(batch, batch.s_tm1))
@@ -420,10 +421,12 @@ def ppo_lagrangian(params, apply, batch, multiplier, epsilon=0.2, value_cost=0.5
     `apply` returns logits, v, and the values of the cost. The batch has the cost `c_t`
     and its values, `cost_v_tm1` and `cost_v_t`, [B, T]. Stooke et al., 2020,
     https://arxiv.org/abs/2007.03964. Source: github.com/PKU-Alignment/omnisafe@15603dd,
-    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py, the same losses: advantages
-    of rewards are standardised, those of costs keep their scale. Usual: `multiplier`
-    from `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000 steps, 40
-    epochs of minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4, no entropy.
+    omnisafe/algorithms/on_policy/naive_lagrange/ppo_lag.py, the same loss of the
+    policy: advantages of rewards are standardised, those of costs keep their scale. Its
+    values have networks and optimizers of their own, squares without ½, 4 times these,
+    and 0.001 times the squares of their parameters. Usual: `multiplier` from
+    `lagrange_multiplier`, discount 0.99 and λ 0.95 for both, 20,000 steps, 40 epochs of
+    minibatches of 64 or until a KL divergence of 0.02, Adam 3e-4, no entropy.
     """
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     (adv_t, target), (cost_adv_t, cost_target) = (

@@ -156,7 +156,7 @@ def iqn(params, target, batch, key):
 
 
 def munchausen_iqn(params, target, batch, key):
-    return recipes.munchausen_iqn(params, target, implicit, batch, key, num=8)
+    return recipes.munchausen_iqn(params, target, implicit, batch, key, num=16)
 
 
 def fractions(params, s):
@@ -283,7 +283,7 @@ ENTRIES = {
         **WINDOWS,
     ),
     "munchausen_iqn": entry(
-        "munchausen_iqn", agent(munchausen_iqn, implicit_init, implicit_q), replay=32
+        "munchausen_iqn", agent(munchausen_iqn, implicit_init, implicit_q)
     ),
     "dqn_reg": entry("dqn_reg", agent(with_target(recipes.dqn_reg))),
     "munchausen_dqn": entry(

@@ -156,10 +156,9 @@ def vespo_weight(
         https://arxiv.org/abs/2602.10693
     """
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    log_ratio = jax.lax.stop_gradient(log_ratio)
     log_w = sums(log_ratio, segment_ids, axis_name)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
     weight = jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
-    return safe.with_nan(weight, adv)
+    return jax.lax.stop_gradient(safe.with_nan(weight, adv))

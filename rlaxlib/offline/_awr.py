@@ -22,7 +22,7 @@ __all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
 def advantage_weights(
     adv: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
-    max_weight: Float[ArrayLike, "in [0, inf]"],
+    max_weight: Float[ArrayLike, "in (0, inf]"],
 ) -> Float[Array, "..."]:
     """Compute the exponential advantage weights of AWR, AWAC and IQL.
 
@@ -40,7 +40,7 @@ def advantage_weights(
         adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), in the unit of advantages,
             shape `[]`.
-        max_weight: Maximum :math:`w_max`, in [0, inf], 20 in AWR and 100 in IQL,
+        max_weight: Maximum :math:`w_max`, in (0, inf], 20 in AWR and 100 in IQL,
             shape `[]`.
 
     Returns:
@@ -69,7 +69,7 @@ def advantage_weighted_loss(
     log_prob: Float[ArrayLike, "..."],
     adv: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in (0, inf)"],
-    max_weight: Float[ArrayLike, "in [0, inf]"],
+    max_weight: Float[ArrayLike, "in (0, inf]"],
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
@@ -88,7 +88,7 @@ def advantage_weighted_loss(
             shape `[...]`.
         adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
         temperature: Temperature :math:`β`, in (0, inf), shape `[]`.
-        max_weight: Maximum weight :math:`w_max`, in [0, inf], shape `[]`.
+        max_weight: Maximum weight :math:`w_max`, in (0, inf], shape `[]`.
         sample_mask: False for actions to ignore, shape `[...]`; or None.
 
     Returns:
@@ -120,7 +120,7 @@ def crr_weights(
     kind: Literal["exp", "binary"] = "exp",
     baseline: Literal["mean", "max"] = "mean",
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
-    max_weight: Float[ArrayLike, "in [0, inf]"] = 20.0,
+    max_weight: Float[ArrayLike, "in (0, inf]"] = 20.0,
 ) -> Float[Array, ""]:
     """Compute the policy weight of critic-regularised regression (CRR).
 
@@ -143,7 +143,7 @@ def crr_weights(
         baseline: Baseline: `"mean"` or `"max"`.
         temperature: Temperature :math:`β` of the exponential weight, in (0, inf),
             shape `[]`.
-        max_weight: Maximum :math:`w_max` of the exponential weight, in [0, inf],
+        max_weight: Maximum :math:`w_max` of the exponential weight, in (0, inf],
             shape `[]`.
 
     Returns:

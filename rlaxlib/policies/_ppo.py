@@ -189,7 +189,7 @@ def decoupled_ppo_loss(
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
     dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
-    max_weight: Float[ArrayLike, "in [0, inf]"] | None = None,
+    max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -211,7 +211,7 @@ def decoupled_ppo_loss(
     Args:
         proximal_log_prob: The same of the proximal policy, shape `[...]`.
         dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
-        max_weight: Maximum weight :math:`c`, in [0, inf], shape `[]`; or None.
+        max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv` and the other policies get no gradient.
         Other arguments: as `ppo_clip_loss`.
 

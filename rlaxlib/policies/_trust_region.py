@@ -312,8 +312,8 @@ def cpo_step(
         max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
 
     Returns:
-        A `CpoStep`: `gradient_coefficient` and `cost_coefficient`, without a gradient,
-        and `feasible`.
+        A `CpoStep`: `feasible`, and `gradient_coefficient` and `cost_coefficient`
+        without a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

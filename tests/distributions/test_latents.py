@@ -182,6 +182,8 @@ def test_unimix_keeps_the_kl_finite():
     certain = np.where(np.eye(4, dtype=bool)[:3], np.float32(0), np.float32(-inf))
     other = np.roll(certain, 1, axis=1)
     assert balanced(certain, other)[0] == inf
+    assert balanced(certain, other, dynamics_weight=0.0)[0] == inf
+    assert balanced(certain, other, 1.0, 0.0, 0.0)[0] == 0
 
     def mixed(q, p):
         q, p = rlaxlib.unimix_logits(q), rlaxlib.unimix_logits(p)

@@ -294,7 +294,7 @@ WITHOUT_EFFECT = {
 
 
 # Each option of a recipe is another program to compile.
-@pytest.mark.parametrize("name", contract.share(list(ALL), "effect", parts=4))
+@pytest.mark.parametrize("name", contract.share(list(ALL), "effect", parts=6))
 def test_every_argument_changes_the_result(name):
     before = run(name)
 
@@ -392,7 +392,9 @@ BEGINS_ANEW = (
 NOISY = {"rpo"}
 
 
-@pytest.mark.parametrize("name", contract.share(sorted(set(MASKED) - NOISY), "padding"))
+@pytest.mark.parametrize(
+    "name", contract.share(sorted(set(MASKED) - NOISY), "padding", 6)
+)
 def test_padding_and_gaps_with_nan_change_nothing(name):
     assert reads(name, "sample_mask")
     batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
@@ -430,7 +432,9 @@ OF_STREAMS = OF_FIRST_EPISODE | {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(MAY_BE_CUT) - OF_STREAMS))
+@pytest.mark.parametrize(
+    "name", contract.share(sorted(set(MAY_BE_CUT) - OF_STREAMS), "cut")
+)
 def test_a_cut_stream_gives_what_two_streams_give(name):
     if not reads(name, "truncated_t"):
         pytest.skip("it reads no cuts")

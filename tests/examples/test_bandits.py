@@ -94,6 +94,7 @@ def test_regret_is_the_sum_of_gaps(name):
 # --- Reproducibility and output. ---
 
 
+@pytest.mark.trust
 def test_mean_regret_depends_on_the_seed_and_is_written(tmp_path):
     config = dataclasses.replace(SHORT, problem="linear", output=str(tmp_path))
     first, again, other = (

@@ -107,6 +107,7 @@ def test_update_follows_the_gradient_of_dpo():
     assert loss(new.params) < loss(policy.params)
 
 
+@pytest.mark.trust
 def test_command_writes_its_curve(tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "imitate", lambda key, target: make_policy())
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))

@@ -142,6 +142,7 @@ def test_each_batch_is_one_step_and_the_target_network_is_updated_periodically()
 # --- Reproducibility and output. ---
 
 
+@pytest.mark.trust
 def test_curves_depend_on_the_seed_and_are_written(tmp_path):
     written = []
     for run, seed in enumerate((1, 1, 2)):

@@ -137,6 +137,7 @@ def test_curve_depends_on_the_seed_only():
     assert first != other
 
 
+@pytest.mark.trust
 def test_learning_curves_and_widths_are_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     header, *rows = (tmp_path / "curve.csv").read_text().splitlines()

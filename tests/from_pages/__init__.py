@@ -52,17 +52,17 @@ def flags(*places, length):
 
 
 def rows(page):
-    """Return the code of each row of the tables of a page, by the first cell.
-
-    A row whose second cell is empty says that there is no counterpart.
-    """
+    """Return the code of each row of the tables of a page, by the first cell."""
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
-    tables = re.findall(r"^\|.*\|.*\| \|\n\|---\|---\|---\|\n((?:\|.*\n)*)", text, re.M)
-    lines = [line[1:-1].split("|") for line in "".join(tables).splitlines()]
+    tables = re.findall(r"((?:^\|.*\n)+)", text, re.M)
+    heads = [table.splitlines()[:2] for table in tables]
+    # A row that cannot be run belongs into a sentence.
+    assert all(re.fullmatch(r"\|.*\|.*\| \|", head) for head, _ in heads)
+    lines = [x[1:-1].split("|") for table in tables for x in table.splitlines()[2:]]
     found = {cells[0].strip().replace("`", ""): cells[1].strip() for cells in lines}
     assert len(found) == len(lines), "Two rows have the same first cell."
-    assert all(ours == "" or ours[0] == ours[-1] == "`" for ours in found.values())
-    return {each: re.findall("`(.+?)`", ours) for each, ours in found.items() if ours}
+    assert all(ours[:1] == ours[-1:] == "`" for ours in found.values())
+    return {each: re.findall("`(.+?)`", ours) for each, ours in found.items()}
 
 
 def load(page):

@@ -10,17 +10,20 @@ from from_pages import flags, normal, uniform
 
 T, A = 6, 3
 INPUTS = {
-    "v_tm1": (values := normal(T + 1))[:-1],
-    "v_t": values[1:],
+    "v_tm1": (values := normal(T)),
+    "bootstrap_value": normal(),
     "r_t": normal(T),
     "discount_t": 0.9 * (1 - flags(2, length=T)),
     "lambda_": 0.8,
+    "discount": 0.9,
+    "termination": 1.0 * flags(2, length=T),
+    "truncation": 1.0 * flags(3, length=T),
     "truncated": flags(3, length=T),
     "log_prob": (log_prob := normal(T)),
     "old_log_prob": log_prob + normal(T, scale=0.3),
     "adv": normal(T),
     "clipping_epsilon": 0.3,
-    "old_v": values[:-1] + normal(T, scale=0.3),
+    "old_v": values + normal(T, scale=0.3),
     "target": normal(T),
     "clipping_epsilon_value": 0.2,
     "quantiles": normal(5),
@@ -40,16 +43,19 @@ INPUTS = {
 TRAINED = {"v_tm1", "log_prob", "quantiles", "mean", "stddev", "log_alpha", "q"}
 
 
-def compute_gae(v_tm1, r_t, discount_t, v_t, lambda_, truncated):
-    kept, total, targets = 1.0 - truncated, 0.0, []
-    delta = kept * (r_t + discount_t * v_t - v_tm1)
+def compute_gae(
+    v_tm1, r_t, discount, termination, truncation, bootstrap_value, lambda_
+):
+    kept, live, total, targets = 1 - truncation, 1 - termination, 0.0, []
+    after = jnp.append(v_tm1[1:], bootstrap_value)
+    delta = kept * (r_t + discount * live * after - v_tm1)
     for t in reversed(range(T)):
-        total = delta[t] + discount_t[t] * kept[t] * lambda_ * total
+        total = delta[t] + discount * live[t] * kept[t] * lambda_ * total
         targets = [total + v_tm1[t], *targets]
     vs = jnp.stack(targets)
-    after = jnp.append(vs[1:], v_t[-1])
+    after = jnp.append(vs[1:], bootstrap_value)
     # The advantages take no gradient, nor do the targets.
-    return jax.lax.stop_gradient((vs, kept * (r_t + discount_t * after - v_tm1)))
+    return jax.lax.stop_gradient((vs, kept * (r_t + discount * live * after - v_tm1)))
 
 
 def policy_loss(log_prob, old_log_prob, adv, clipping_epsilon):

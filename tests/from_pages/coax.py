@@ -45,8 +45,13 @@ INPUTS = {
     "stddev": uniform(D, low=0.5, high=2.0),
     "key": jax.random.key(0),
     "noise": normal(D),
+    "dones": flags(1, length=A),
+    "q_batch": normal(T, A),
+    "q_targ": normal(T, A),
+    "actions": integers(A, T),
+    "weights": jnp.array([0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0]),
 }
-TRAINED = {"v", "q", "logits", "quantiles", "log_probs", "log_prob"}
+TRAINED = {"v", "q", "q_batch", "logits", "quantiles", "log_probs", "log_prob"}
 
 
 def td_error(target, prediction):
@@ -78,6 +83,12 @@ def huber(error, delta=1.0):
     return jnp.where(near, 0.5 * error**2, delta * (jnp.abs(error) - 0.5 * delta))
 
 
+def q_learning_batch(q_batch, q_targ, actions, rewards, discounts, weights):
+    error = rewards + discounts * jnp.max(q_targ, axis=1)
+    error -= q_batch[jnp.arange(T), actions]
+    return jnp.mean(jnp.clip(weights, 0.1, 10) * huber(error))
+
+
 def quantile_huber(y_true, y_pred, quantiles, delta=1.0):
     """Return a mean over predictions of the sum over targets."""
     error = y_true[None, :] - y_pred[:, None]
@@ -104,6 +115,20 @@ def entropy(logits):
 def kl_divergence(logits, next_logits):
     log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(next_logits)
     return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+
+
+def n_step_entropy(logits, dones):
+    """Return the discounted entropies of the first steps, those after an end off."""
+    total, valid = 0.0, 1.0
+    for n in range(A):
+        total += 0.99**n * valid * entropy(logits[n])
+        valid *= 1.0 - dones[n]
+    return -0.1 * total
+
+
+def quantiles_uniform(key):
+    draws = jax.random.uniform(key, (N,))
+    return jnp.cumsum(draws / jnp.sum(draws))
 
 
 def n_step(rewards, discounts):
@@ -150,6 +175,8 @@ ROWS = {
     "QLearning": lambda q, a, r_t, discount_t, next_q: td_error(
         r_t + discount_t * jnp.max(next_q), q[a]
     ),
+    "QLearning: loss of a batch": q_learning_batch,
+    "QLearning: td_error": lambda v, next_v: jnp.clip(next_v - v, -1, 1),
     "DoubleQLearning": lambda q, a, r_t, discount_t, next_q, selector: td_error(
         r_t + discount_t * next_q[jnp.argmax(selector)], q[a]
     ),
@@ -171,6 +198,7 @@ ROWS = {
     "DeterministicPG": lambda dqda: -dqda,
     "SoftPG": lambda log_prob, next_qs: 0.2 * log_prob - jnp.min(next_qs),
     "EntropyRegularizer": lambda logits: jnp.mean(-0.1 * entropy(logits)),
+    "NStepEntropyRegularizer": n_step_entropy,
     "KLDivRegularizer": kl_divergence,
     "mse": lambda v, next_v: 0.5 * (v - next_v) ** 2,
     "huber": lambda v, next_v: huber(next_v - v),
@@ -196,6 +224,7 @@ ROWS = {
         noise + 0.15 * (0.0 - noise) + 0.2 * jax.random.normal(key, (D,))
     ),
     "utils.quantiles": lambda: jnp.arange(N, dtype=np.float32) / N,
+    "utils.quantiles_uniform": quantiles_uniform,
     "utils.quantile_cos_embedding": lambda tau: jnp.cos(
         jnp.arange(1, 5) * np.pi * tau[:, None]
     ),

@@ -32,8 +32,12 @@ INPUTS = {
     "rewards": normal(T),
     "discounts": 0.9 * (1 - flags(2, length=T)),
     "loss": uniform(3),
+    "loss_weights": uniform(3),
+    "cumulative_gamma": 0.99**3,
+    "terminal": jnp.float32(0.0),
+    "terminals": 1.0 * flags(1, 5, length=T),
 }
-TRAINED = {"q", "logits", "quantiles", "qs", "log_prob", "log_alpha"}
+TRAINED = {"q", "logits", "quantiles", "qs", "log_prob", "log_alpha", "loss"}
 
 
 def bellman_error(q, a, r_t, discount_t, next_q):
@@ -77,14 +81,27 @@ def target_quantiles(r_t, discount_t, next_quantiles):
     return r_t + discount_t * next_quantiles[:, best]
 
 
-def qr_dqn(quantiles, a, r_t, discount_t, next_quantiles):
-    target = target_quantiles(r_t, discount_t, next_quantiles)
-    return quantile_loss(quantiles[:, a], target, (jnp.arange(N) + 0.5) / N, 1.0)
+def qr_dqn(logits, a, r_t, discount_t, next_logits):
+    target = target_quantiles(r_t, discount_t, next_logits.T)
+    return quantile_loss(logits[a], target, (jnp.arange(M) + 0.5) / M, 1.0)
 
 
 def iqn(quantiles, tau, a, r_t, discount_t, next_quantiles):
     target = target_quantiles(r_t, discount_t, next_quantiles)
     return quantile_loss(quantiles[:, a], target, tau, 0.5) / 0.5
+
+
+def accumulator(rewards, terminals):
+    """Return the sums of 3 rewards, and the factors of the values after them."""
+    sums, factors = [], []
+    for t in range(T):
+        total, ended = 0.0, 0.0
+        for k in range(t, min(t + 3, T)):
+            total += 0.99 ** (k - t) * (1 - ended) * rewards[k]
+            ended = jnp.maximum(ended, terminals[k])
+        sums.append(total)
+        factors.append(0.99**3 * (1 - ended))
+    return jnp.stack(sums), jnp.stack(factors)
 
 
 def gae(values, rewards, discounts, next_values):
@@ -97,8 +114,9 @@ def gae(values, rewards, discounts, next_values):
 
 
 ROWS = {
-    "dqn: mse": lambda q, a, r_t, discount_t, next_q: (
-        bellman_error(q, a, r_t, discount_t, next_q) ** 2
+    "TransitionAccumulator": accumulator,
+    "dqn: mse": lambda q, a, r_t, cumulative_gamma, terminal, next_q: (
+        bellman_error(q, a, r_t, cumulative_gamma * (1.0 - terminal), next_q) ** 2
     ),
     "dqn: huber": huber,
     "rainbow": rainbow,
@@ -117,5 +135,8 @@ ROWS = {
     "sac: policy": lambda log_prob, qs: 0.2 * log_prob - jnp.minimum(*qs),
     "sac: alpha_loss": lambda log_alpha, log_prob: log_alpha * stop(-log_prob - (-3.0)),
     "calculate_advantages_and_returns": gae,
+    "rainbow: loss_weights": lambda loss, loss_weights: (
+        jnp.sum(loss_weights * loss) / 3
+    ),
     "priorities of rainbow": lambda loss: jnp.sqrt(loss + 1e-10),
 }

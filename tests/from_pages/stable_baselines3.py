@@ -14,8 +14,14 @@ from from_pages import flags, integers, normal, uniform
 B, A, D, N = 8, 4, 3, 1000
 stop = jax.lax.stop_gradient
 INPUTS = {
-    "values": (values := normal(B + 1))[:-1],
-    "v_t": values[1:],
+    "values": normal(B),
+    "v_t": normal(B),
+    "last_values": normal(),
+    "terminal_value": normal(B),
+    "episode_starts": 1.0 * flags(0, 4, length=B),
+    "dones": jnp.float32(1.0),
+    "dones_t": 1.0 * flags(2, 5, length=B),
+    "truncated": flags(3, length=B),
     "r_t": normal(B),
     "discount_t": 0.9 * (1 - flags(3, length=B)),
     "adv": normal(B),
@@ -43,13 +49,38 @@ INPUTS = {
 TRAINED = {"log_prob", "v", "mean", "stddev", "qs", "log_ent_coef", "q", "quantiles"}
 
 
-def gae(values, r_t, discount_t, v_t):
+def advantages(values, rewards, next_values, next_non_terminal):
     total, found = 0.0, []
     for t in reversed(range(B)):
-        delta = r_t[t] + discount_t[t] * v_t[t] - values[t]
-        total = delta + discount_t[t] * 0.95 * total
+        delta = rewards[t] + 0.9 * next_values[t] * next_non_terminal[t] - values[t]
+        total = delta + 0.9 * 0.95 * next_non_terminal[t] * total
         found = [total, *found]
     return jnp.stack(found)
+
+
+def gae(values, r_t, last_values, episode_starts, dones):
+    live = 1 - jnp.append(episode_starts[1:], dones)
+    return advantages(values, r_t, jnp.append(values[1:], last_values), live)
+
+
+def time_limit(values, r_t, v_t, terminal_value, truncated):
+    rewards = r_t + truncated * 0.9 * terminal_value
+    return advantages(values, rewards, v_t, 1.0 - truncated)
+
+
+def n_step(r_t, dones_t, truncated):
+    """Return sums of up to 3 rewards, and the factors of the values after them."""
+    sums, factors = [], []
+    for t in range(B):
+        total, factor, live, ended = 0.0, 1.0, 1.0, 0.0
+        for k in range(t, min(t + 3, B)):
+            total += 0.9 ** (k - t) * live * r_t[k]
+            factor *= jnp.where(live > 0, 0.9, 1.0)
+            ended = jnp.maximum(ended, live * dones_t[k])
+            live *= (1 - dones_t[k]) * (1.0 - truncated[k])
+        sums.append(total)
+        factors.append(factor * (1 - ended))
+    return jnp.stack(sums), jnp.stack(factors)
 
 
 def policy_loss(log_prob, old_log_prob, adv):
@@ -108,6 +139,7 @@ def ornstein_uhlenbeck(key, noise):
 
 ROWS = {
     "compute_returns_and_advantage": gae,
+    "TimeLimit.truncated": time_limit,
     "normalize_advantage": lambda adv: (adv - adv.mean()) / (adv.std(ddof=1) + 1e-8),
     "clip_range": policy_loss,
     "clip_range_vf": lambda v, old_v, target: (
@@ -130,6 +162,7 @@ ROWS = {
     "TD3: target": lambda r_t, discount_t, next_qs: (
         r_t + discount_t * jnp.min(next_qs, axis=0)
     ),
+    "NStepReplayBuffer": n_step,
     "DQN": dqn,
     "polyak_update": lambda q, next_q: (1 - 0.005) * next_q + 0.005 * q,
     "TQC: target": tqc_target,

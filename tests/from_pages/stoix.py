@@ -59,6 +59,8 @@ INPUTS = {
     "observation": 5 + normal(N, A),
     "log_temperature": jnp.float32(0.4),
     "log_alpha": jnp.float32(-0.3),
+    "rewards": normal(N, 2),
+    "discounts": 0.9 * jnp.stack([1 - flags(1, length=N), 1 - flags(4, length=N)], 1),
 }
 TRAINED = {
     *("pi_log_prob_t", "pred_value_t", "q_tm1", "v_tm1", "q_logits_tm1"),
@@ -267,6 +269,9 @@ ROWS = {
     "q_learning": q_learning,
     "double_q_learning": double_q,
     "td_learning": td_learning,
+    "td_learning, huber_loss_parameter=0": lambda v_tm1, r_t, discount_t, v_t: jnp.mean(
+        0.5 * (r_t + discount_t * v_t - v_tm1) ** 2
+    ),
     "munchausen_q_learning": munchausen,
     "categorical_double_q_learning": categorical_q,
     "categorical_td_learning": lambda v_logits_tm1, atoms, r_t, d_t, v_logits_t: (
@@ -275,6 +280,16 @@ ROWS = {
     "quantile_regression_loss": quantile_regression,
     "quantile_q_learning": quantile_q,
     "batch_truncated_generalized_advantage_estimation": gae,
+    "standardize_advantages": lambda gae_t: (
+        (gae_t - jnp.mean(gae_t)) / jnp.sqrt(jnp.var(gae_t) + 1e-5)
+    ),
+    "batch_discounted_returns, time_major=True": lambda rewards, discounts: jnp.stack(
+        [
+            lambda_returns(rewards[:, i], discounts[:, i], rewards[:, i], 1.0)
+            for i in (0, 1)
+        ],
+        axis=1,
+    ),
     "batch_n_step_bootstrapped_returns": n_step,
     "batch_general_off_policy_returns_from_q_and_v": off_policy,
     "batch_retrace_continuous": retrace,

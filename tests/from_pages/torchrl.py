@@ -50,6 +50,13 @@ INPUTS = {
     "hidden_bias": normal(T, 4),
     "output_weights": normal(T, 4),
 }
+INPUTS |= {
+    "state_value": normal(2, T, 1),
+    "next_state_value": normal(2, T, 1),
+    "reward": normal(2, T, 1),
+    "terminated": (terminated := flags(3, 4, 11, length=2 * T).reshape(2, T, 1)),
+    "done": terminated | flags(1, 8, length=2 * T).reshape(2, T, 1),
+}
 INPUTS["row_v_t"] = INPUTS["row_v_t"].at[:-1].set(INPUTS["v_tm1"][1:])
 TRAINED = {"log_prob", "q", "qs", "log_alpha", "v", "action", "quantiles"} | {
     *("atom_logits", "hidden_weights", "hidden_bias", "output_weights"),
@@ -67,14 +74,15 @@ def lambda_return(r_t, discount_t, v_t, truncated_t, lambda_):
     return jnp.stack(found)
 
 
-def gae(v_tm1, r_t, discount_t, v_t, truncated_t):
+def gae(state_value, next_state_value, reward, done, terminated):
     total, found = 0.0, []
     for t in reversed(range(T)):
-        delta = r_t[t] + discount_t[t] * v_t[t] - v_tm1[t]
-        kept = discount_t[t] * (1 - truncated_t[t])
-        total = delta + 0.95 * kept * total
+        target = reward[:, t] + 0.9 * (1 - terminated[:, t]) * next_state_value[:, t]
+        delta = target - state_value[:, t]
+        total = delta + 0.9 * 0.95 * (1 - done[:, t]) * total
         found = [total, *found]
-    return jnp.stack(found)
+    advantage = jnp.stack(found, axis=1)
+    return advantage, advantage + state_value
 
 
 def vtrace(v_tm1, row_v_t, r_t, row_discount_t, log_pi, log_mu):

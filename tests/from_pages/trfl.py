@@ -2,7 +2,8 @@
 
 `trfl/value_ops.py`, `trfl/action_value_ops.py`, `trfl/sequence_ops.py`,
 `trfl/retrace_ops.py`, `trfl/continuous_retrace_ops.py`, `trfl/dist_value_ops.py`,
-`trfl/pixel_control_ops.py`, `trfl/vtrace_ops.py`.
+`trfl/pixel_control_ops.py`, `trfl/vtrace_ops.py`, `trfl/policy_gradient_ops.py`,
+`trfl/discrete_policy_gradient_ops.py`, `trfl/periodic_ops.py`.
 """
 
 import jax
@@ -51,8 +52,15 @@ INPUTS = {
     "stddev": uniform(2, low=0.5, high=2.0),
     "next_mean": normal(2),
     "next_stddev": uniform(2, low=0.5, high=2.0),
+    "cell_qs": normal(3, 2, 1, A),
+    "box_actions": normal(T, 2),
+    "means": normal(T, 2),
+    "stddevs": uniform(T, 2, low=0.5, high=2.0),
 }
-TRAINED = {"v", "q", "qs", "logits"}
+TRAINED = {
+    *("v", "q", "qs", "logits", "policy_logits", "values", "next_values", "next_v"),
+    *("next_q", "next_qs", "log_probs", "cell_qs", "means", "stddevs"),
+}
 
 
 def loss(target, prediction):
@@ -112,7 +120,7 @@ def continuous_retrace(q_values, next_values, rewards, pcontinues, log_rhos):
     for t in reversed(range(T)):
         total = deltas[t] + pcontinues[t] * cs[t] * total
         found = [total, *found]
-    return jnp.stack(found) + q_values
+    return stop(jnp.stack(found) + q_values)
 
 
 def dist_td(atoms, logits, r_t, pcont_t, next_logits):
@@ -134,12 +142,28 @@ def pixel_control(images):
     return jnp.mean(change.reshape(2, 2, 2, 2, 2, 2), axis=(2, 4, 5))
 
 
+def pixel_control_loss(images, actions, cell_qs):
+    observations, q = 0.5 * images[:, :, 2:4], cell_qs[:, :, 0]
+    change = jnp.abs(observations[1:] - observations[:-1])
+    pseudo_rewards = jnp.mean(change.reshape(2, 2, 2, 2, 2), axis=(2, 3, 4))
+    total, found = jnp.max(q[-1], axis=-1), 0.0
+    for t in (1, 0):
+        # With a λ of 1.
+        total = pseudo_rewards[t] + 0.9 * total
+        found += jnp.sum(loss(total, q[t, :, actions[t]]))
+    return found
+
+
 def scan_discounted_sum(rewards, pcontinues, next_v):
     total, found = next_v, []
-    for t in reversed(range(T)):
+    for t in reversed(range(rewards.size)):
         total = rewards[t] + pcontinues[t] * total
         found = [total, *found]
     return jnp.stack(found)
+
+
+def of_length(rewards, pcontinues, next_v):
+    return jnp.pad(scan_discounted_sum(rewards[:4], pcontinues[:4], next_v), (0, T - 4))
 
 
 def vtrace(values, next_values, rewards, pcontinues, log_rhos):
@@ -150,7 +174,7 @@ def vtrace(values, next_values, rewards, pcontinues, log_rhos):
         found = [total, *found]
     vs = jnp.stack(found) + values
     later = jnp.append(vs[1:], next_values[-1])
-    return vs, rhos * (rewards + pcontinues * later - values)
+    return stop((vs, rhos * (rewards + pcontinues * later - values)))
 
 
 def log_softmax(policy_logits, actions):
@@ -160,6 +184,35 @@ def log_softmax(policy_logits, actions):
 def entropy(policy_logits):
     log_pi = jax.nn.log_softmax(policy_logits)
     return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+
+def a2c(log_prob, entropies, values, rewards, pcontinues, next_values):
+    returns = multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
+    critic = jnp.sum(loss(returns, values))
+    actor = -jnp.sum(log_prob * stop(returns - values))
+    return actor + 0.5 * critic - 0.01 * jnp.sum(entropies)
+
+
+def discrete_a2c(policy_logits, actions, values, rewards, pcontinues, next_values):
+    log_prob = log_softmax(policy_logits, actions)
+    stream = values, rewards, pcontinues, next_values
+    return a2c(log_prob, entropy(policy_logits), *stream)
+
+
+def gaussian_a2c(means, stddevs, box_actions, values, rewards, pcontinues, next_values):
+    z = (box_actions - means) / stddevs
+    scale = jnp.log(stddevs) + 0.5 * jnp.log(2 * jnp.pi)
+    stream = values, rewards, pcontinues, next_values
+    return a2c(jnp.sum(-0.5 * z**2 - scale, 1), jnp.sum(0.5 + scale, 1), *stream)
+
+
+def periodically(q, next_q):
+    # The counter begins high enough for the first call to update.
+    counter, found = 3, []
+    for _ in range(7):
+        found.append(q if counter >= 3 else next_q)
+        counter = 1 if counter >= 3 else counter + 1
+    return jnp.stack(found)
 
 
 def dpg(action, dqda):
@@ -185,6 +238,9 @@ def kl_gaussian(mean, stddev, next_mean, next_stddev):
 
 ROWS = {
     "td_learning": lambda v, r_t, pcont_t, next_v: loss(r_t + pcont_t * next_v, v),
+    "td_learning: td_error": lambda v, r_t, pcont_t, next_v: (
+        stop(r_t + pcont_t * next_v) - v
+    ),
     "qlearning": lambda q, a, r_t, pcont_t, next_q: loss(
         r_t + pcont_t * jnp.max(next_q), q[a]
     ),
@@ -215,11 +271,13 @@ ROWS = {
     "categorical_dist_qlearning": dist_q,
     "categorical_dist_double_qlearning": dist_double_q,
     "pixel_control_rewards": pixel_control,
+    "pixel_control_loss": pixel_control_loss,
     "generalized_lambda_returns": lambda rewards, pcontinues, next_values: (
         multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
     ),
     "multistep_forward_view": multistep_forward_view,
     "scan_discounted_sum": scan_discounted_sum,
+    "scan_discounted_sum: sequence_lengths": of_length,
     "vtrace_from_importance_weights": vtrace,
     "vtrace_from_logits": lambda policy_logits, behaviour_logits, actions: jnp.exp(
         pick(jax.nn.log_softmax(policy_logits), actions)
@@ -236,13 +294,15 @@ ROWS = {
         -jnp.sum(entropy(policy_logits))
     ),
     "policy_entropy_loss": lambda policy_logits: -entropy(policy_logits),
+    "sequence_advantage_actor_critic_loss": discrete_a2c,
+    "sequence_a2c_loss": gaussian_a2c,
     "dpg": dpg,
     "epsilon_greedy": lambda q: 0.1 / A + 0.9 * jax.nn.one_hot(jnp.argmax(q), A),
     "huber_loss": huber,
     "batched_index": lambda policy_logits, actions: policy_logits[
         jnp.arange(T), actions
     ],
-    "periodic_target_update": lambda q: q,
+    "periodic_target_update, periodically": periodically,
     "update_target_variables": lambda q, next_q: 0.1 * q + 0.9 * next_q,
     "distribution_ops.l2_project": l2_project,
     "distribution_ops.factorised_kl_gaussian": kl_gaussian,

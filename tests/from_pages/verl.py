@@ -5,6 +5,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from from_pages import flags, integers, normal, uniform
 
@@ -25,6 +26,9 @@ INPUTS = {
     "returns": normal(4, T),
     "log_probs": jnp.log(probs := uniform(4, T, low=0.05)),
     "sum_squared_probs": probs**2 + uniform(4, T) * (1 - probs) ** 2,
+    "turns": jnp.array(
+        [[1, 1, 0, 0, 1, 1], [0] * 6, [1, 0, 1, 0, 1, 0], [1, 1, 1, 0, 1, 1]], bool
+    ),
     "mask": jnp.arange(T) < jnp.array([3, 0, 6, 5])[:, None],
     "losses": normal(4, T),
     "adv": normal(T),
@@ -78,6 +82,17 @@ def token_baseline(returns, log_probs, sum_squared_probs, mask):
     second = jnp.sort(jnp.sum(mask, axis=-1))[-2]
     baseline = jnp.sum(returns * weights, axis=0) / total
     return jnp.where(jnp.arange(T) < second, baseline, 0.0)
+
+
+def turns_baseline(returns, log_probs, sum_squared_probs, turns):
+    """Return the baseline of the k-th valid tokens, as if they stood side by side."""
+    packed, turns = [], np.asarray(turns)
+    for x in (returns, log_probs, sum_squared_probs):
+        answers = [x[i][turns[i]] for i in range(len(x))]
+        padded = [jnp.pad(answer, (0, T - len(answer))) for answer in answers]
+        packed.append(jnp.stack(padded))
+    lengths = turns.sum(axis=1, keepdims=True)
+    return token_baseline(*packed, jnp.arange(T) < lengths)
 
 
 def ppo(log_prob, old_log_prob, adv, low=0.2, high=0.28):
@@ -184,6 +199,7 @@ ROWS = {
     "gae": gae,
     "gpg": lambda rewards: (rewards - rewards.mean()) * G / jnp.count_nonzero(rewards),
     "optimal_token_baseline": token_baseline,
+    "tir_optimal_token_baseline": turns_baseline,
     "overlong_buffer": lambda lengths: jnp.clip(-(lengths - 12) / 8 * 2.0, -2.0, 0.0),
     "vanilla": vanilla,
     "gspo": gspo,

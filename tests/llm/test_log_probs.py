@@ -1,6 +1,7 @@
 """Test log-probabilities of tokens: precision, memory, sharding and extreme logits."""
 
 import contextlib
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -40,9 +41,9 @@ def exact(hidden, head, tokens, **settings):
 def total(function, **settings):
     """Return a weighted sum of log-probabilities and entropies as a function."""
 
-    def loss(hidden, head, tokens):
+    def loss(hidden, head, tokens, weights=WEIGHTS):
         outputs = function(hidden, head, tokens, with_entropy=True, **settings)
-        return jnp.sum(jnp.asarray(WEIGHTS, outputs[0].dtype) * jnp.stack(outputs))
+        return jnp.sum(jnp.asarray(weights, outputs[0].dtype) * jnp.stack(outputs))
 
     return loss
 
@@ -101,10 +102,13 @@ def test_temperature_divides_logits():
 
 def test_gradient_by_temperature_of_a_masked_vocabulary_equals_the_definition():
     logits, tokens = np.float32([[1, 2, -np.inf]]), np.array([0])
-    found = jax.grad(
-        lambda t: token_log_probs(logits, tokens, temperature=t).log_prob[0]
-    )(1.0)
-    close(found, (np.e + 2 * np.e**2) / (np.e + np.e**2) - 1)
+
+    @jax.jit
+    @jax.grad
+    def found(temperature):
+        return token_log_probs(logits, tokens, temperature).log_prob[0]
+
+    close(found(1.0), (np.e + 2 * np.e**2) / (np.e + np.e**2) - 1)
 
 
 def of_valid_tokens(function):
@@ -160,9 +164,12 @@ each_function = pytest.mark.parametrize("function", BOTH, ids=["logits", "hidden
 def test_tokens_may_have_a_dtype_that_does_not_hold_the_size(function, dtype, size):
     logits = np.linspace(-1, 1, size, dtype=np.float32)
     tokens = np.array(100, dtype)
-    found, expected = (
-        jax.jit(function)(logits, each).log_prob for each in (tokens, np.int32(tokens))
-    )
+
+    @jax.jit
+    def log_probs(*tokens):
+        return [function(logits, each).log_prob for each in tokens]
+
+    found, expected = log_probs(tokens, np.int32(tokens))
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found, expected)
 
@@ -180,14 +187,16 @@ def test_large_close_logits_are_precise_at_a_low_temperature(function):
         log_probs = z - np.log(np.sum(np.exp(z)))
         return log_probs[1], -np.sum(np.exp(log_probs) * log_probs)
 
-    close(np.ravel(outputs(logits, tau)), exact(np.float64(logits), tau), rtol=1e-6)
+    @jax.jit
+    def values_and_gradients(*inputs):
+        return outputs(*inputs), jax.jacrev(outputs, (0, 1))(*inputs)
+
+    values, gradients = jax.tree.map(np.ravel, values_and_gradients(logits, tau))
+    close(np.ravel(values), exact(np.float64(logits), tau), rtol=1e-6)
     step = 1e-6
-    for i in range(2):
-        by_logits, by_tau = jax.grad(lambda *x, i=i: outputs(*x)[i][0], (0, 1))(
-            logits, tau
-        )
+    for i, (by_logits, by_tau) in enumerate(gradients):
         ends = [exact(np.float64(logits), tau + sign * step)[i] for sign in (1, -1)]
-        close(by_tau, (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
+        close(by_tau[0], (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
         for j in range(4):
             shift = step * (np.arange(4) == j)
             ends = [exact(logits + sign * shift, tau)[i] for sign in (1, -1)]
@@ -236,7 +245,7 @@ def head_of_a_model(hidden, head, bias, temperature, tokens, kept, soft_cap):
     logits = hidden @ head + bias[None]
     logits = soft_cap * jnp.tanh(logits / soft_cap) if soft_cap else logits
     if kept is not None:
-        is_kept = jnp.any(kept[..., None] == np.arange(head.shape[1]), axis=1)
+        is_kept = jnp.any(jax.nn.one_hot(kept, head.shape[1], dtype=bool), axis=1)
         logits = jnp.where(is_kept, logits, -1e9)
     z = logits / jnp.reshape(temperature, (-1, 1))
     log_probs = z - jax.nn.logsumexp(z, axis=1, keepdims=True)
@@ -261,14 +270,17 @@ def in_chunks(hidden, head, bias, temperature, tokens, kept, soft_cap):
     )
 
 
-def weighted_sum(function, tokens, kept, soft_cap):
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def weighted_sum(function, inputs, tokens, kept, soft_cap):
+    """Return a weighted sum of the results of a function, and its gradients."""
+
     def loss(*inputs):
         log_prob, entropy = function(*inputs, tokens, kept, soft_cap)
         shape = (STEPS,) + (1,) * (tokens.ndim - 1)
         weights = jnp.asarray(WEIGHTS, entropy.dtype)
         return jnp.sum(weights[0].reshape(shape) * log_prob) + weights[1] @ entropy
 
-    return jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))
+    return jax.value_and_grad(loss, (0, 1, 2, 3))(*inputs)
 
 
 @pytest.mark.parametrize("soft_cap", [None, 2.0])
@@ -277,10 +289,10 @@ def weighted_sum(function, tokens, kept, soft_cap):
 def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
     temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
     inputs = (STATES, HEAD, BIAS, temperature)
-    value, gradients = weighted_sum(in_chunks, tokens, kept, soft_cap)(*inputs)
+    value, gradients = weighted_sum(in_chunks, inputs, tokens, kept, soft_cap)
     with x64(True):
         wide = [np.float64(x) for x in inputs]
-        expected = weighted_sum(head_of_a_model, tokens, kept, soft_cap)(*wide)
+        expected = weighted_sum(head_of_a_model, wide, tokens, kept, soft_cap)
     close(value, expected[0], rtol=1e-5, atol=1e-5)
     for one, other in zip(gradients, expected[1], strict=True):
         close(one, other, rtol=1e-5, atol=2e-5)
@@ -288,12 +300,12 @@ def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_options_of_a_head_in_half_precision_have_gradients(dtype):
-    inputs = [jnp.asarray(x, dtype) for x in (STATES, HEAD, BIAS)]
     temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
-    _, gradients = weighted_sum(in_chunks, SEVERAL, KEPT, 2.0)(*inputs, temperature)
+    inputs = (*(x.astype(dtype) for x in (STATES, HEAD, BIAS)), temperature)
+    _, gradients = weighted_sum(in_chunks, inputs, SEVERAL, KEPT, 2.0)
     with x64(True):
-        wide = [np.float64(x) for x in (*inputs, temperature)]
-        _, expected = weighted_sum(head_of_a_model, SEVERAL, KEPT, 2.0)(*wide)
+        wide = [np.float64(x) for x in inputs]
+        _, expected = weighted_sum(head_of_a_model, wide, SEVERAL, KEPT, 2.0)
     for one, other in zip(gradients, expected, strict=True):
         rtol = 4 * float(jnp.finfo(dtype).eps)
         close(np.float64(one), other, rtol=rtol, atol=rtol)
@@ -302,16 +314,16 @@ def test_options_of_a_head_in_half_precision_have_gradients(dtype):
 def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
     kept = np.array([[0, 1, -1]], np.int32)
 
-    def log_prob(hidden):
-        return rlaxlib.linear_token_log_probs(
-            hidden, HEAD, np.array([[0, 1, 2]]), kept=kept
-        ).log_prob
+    def last(hidden):
+        tokens = np.array([[0, 1, 2]])
+        found = rlaxlib.linear_token_log_probs(hidden, HEAD, tokens, kept=kept)
+        return found.log_prob[0, 2], found.log_prob
 
-    probs = jnp.exp(log_prob(STATES[:1]))
-    close(jnp.sum(probs), 1.0, rtol=1e-6)
+    gradient, log_prob = jax.jit(jax.grad(last, has_aux=True))(STATES[:1])
+    probs = np.exp(log_prob)
+    close(np.sum(probs), 1.0, rtol=1e-6)
     assert probs[0, 2] == 0
-    gradient = jax.grad(lambda x: log_prob(x)[0, 2])(STATES[:1])
-    assert bool(jnp.all(jnp.isfinite(gradient)))
+    assert np.isfinite(gradient).all()
 
 
 def test_extreme_hidden_states_give_finite_values_and_gradients():
@@ -473,13 +485,13 @@ def test_options_of_a_sharded_head_equal_those_on_one_device(columns, axis_type)
     mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=(axis_type,) * 2)
     temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
     inputs = (STATES, HEAD, BIAS, temperature)
-    expected = weighted_sum(in_chunks, SEVERAL, KEPT, 2.0)(*inputs)
+    expected = weighted_sum(in_chunks, inputs, SEVERAL, KEPT, 2.0)
     specs = (("batch", None), columns, columns[1:], ("batch",), ("batch", None))
     with jax.set_mesh(mesh):
         put = [NamedSharding(mesh, PartitionSpec(*each)) for each in specs]
         several, kept = jax.device_put((SEVERAL, KEPT), put[-1])
         sharded = jax.device_put(inputs, tuple(put[:4]))
-        found = weighted_sum(in_chunks, several, kept, 2.0)(*sharded)
+        found = weighted_sum(in_chunks, sharded, several, kept, 2.0)
     jax.tree.map(
         lambda x, y: close(x, y, rtol=1e-5, atol=2e-5), jax.device_get(found), expected
     )
@@ -487,22 +499,15 @@ def test_options_of_a_sharded_head_equal_those_on_one_device(columns, axis_type)
 
 def test_gradients_of_a_replicated_head_add_up_over_devices():
     mesh = jax.make_mesh((4,), ("batch",))
-    batch, everywhere = PartitionSpec("batch"), PartitionSpec()
-
-    def on_each(hidden, head, tokens):
-        def loss(hidden, head):
-            log_prob, entropy = rlaxlib.linear_token_log_probs(
-                hidden, head, tokens, with_entropy=True
-            )
-            return jnp.sum(log_prob * entropy)
-
-        return jax.grad(loss, (0, 1))(hidden, head)
-
-    specs = (batch, everywhere, batch)
+    specs = [PartitionSpec(*each) for each in (["batch"], [], ["batch"])]
+    weights = PartitionSpec(None, "batch")
     mapped = jax.shard_map(
-        on_each, mesh=mesh, in_specs=specs, out_specs=(batch, everywhere)
+        jax.grad(total(rlaxlib.linear_token_log_probs), (0, 1)),
+        mesh=mesh,
+        in_specs=(*specs, weights),
+        out_specs=tuple(specs[:2]),
     )
-    shardings = [NamedSharding(mesh, spec) for spec in specs]
-    found = jax.jit(mapped)(*jax.device_put((STATES, HEAD, TOKENS), tuple(shardings)))
-    expected = jax.jit(on_each)(STATES, HEAD, TOKENS)
+    shardings = tuple(NamedSharding(mesh, spec) for spec in (*specs, weights))
+    found = jax.jit(mapped)(*jax.device_put((STATES, HEAD, TOKENS, WEIGHTS), shardings))
+    _, expected = from_logits(STATES, HEAD, TOKENS)
     jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)

@@ -53,14 +53,20 @@ KL_LOSSES = [LOSSES[kind] for kind in ("k1", "k2", "k3", "abs")]
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
 
-def value_and_gradient(loss, log_prob=NEW, *arguments, **settings):
-    """Return losses, and the gradient of their sum."""
+@functools.cache
+def compiled(loss):
+    """Compile the gradient of a sum of losses, with the losses."""
 
-    def total(x):
-        losses = loss(x, *arguments, **settings)
+    def total(*arguments, **settings):
+        losses = loss(*arguments, **settings)
         return jnp.sum(losses), losses
 
-    gradient, losses = jax.jit(jax.grad(total, has_aux=True))(log_prob)
+    return jax.jit(jax.grad(total, has_aux=True))
+
+
+def value_and_gradient(loss, log_prob=NEW, *arguments, **settings):
+    """Return losses, and the gradient of their sum."""
+    gradient, losses = compiled(loss)(log_prob, *arguments, **settings)
     return np.asarray(losses), np.asarray(gradient)
 
 
@@ -98,8 +104,12 @@ def test_tokens_may_have_any_shape(row):
     numbers = {name: x for name, x in each[0].items() if not x.ndim}
     batch = contract.stack([{n: x for n, x in y.items() if x.ndim} for y in each])
     function = functools.partial(row.call(), **numbers)
-    mapped = jax.vmap(lambda x: function(**x))(batch)
-    jax.tree.map(close, jax.jit(function)(**batch), mapped)
+
+    @jax.jit
+    def whole_and_mapped(batch):
+        return function(**batch), jax.vmap(lambda x: function(**x))(batch)
+
+    jax.tree.map(close, *whole_and_mapped(batch))
 
 
 @each_loss
@@ -374,10 +384,10 @@ def many_masks(fraction):
         lambda key: rlaxlib.clip_cov_mask(
             key, COVARIANT, ADVANTAGES, fraction, 0.5, 3.0, sample_mask=VALID
         )
-    )(jax.random.split(jax.random.key(0), 200))
+    )(jax.random.split(jax.random.key(0), 500))
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.02, 0.1, 1.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.008, 0.02, 0.1, 1.0])
 def test_clip_cov_mask_leaves_out_a_fraction_of_the_tokens_of_high_covariance(fraction):
     masks = many_masks(fraction)
     left_out = VALID & ~np.asarray(masks)

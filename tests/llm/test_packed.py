@@ -53,35 +53,46 @@ FUNCTIONS = {
 }
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def packed_and_alone(name, places, ids, mask, advs, value):
+    """Return tokens of a packed row and of its answers, and gradients of their sums."""
+    function = FUNCTIONS[name]
+
+    def packed(log_prob):
+        options = {"sample_mask": mask, "segment_ids": ids}
+        return function(log_prob, OLD, advs, **options).astype(float)
+
+    def alone(log_prob):
+        found = jnp.zeros(SIZE)
+        for at in places:
+            new, old, adv = log_prob[at], jnp.asarray(OLD)[at], advs[at[0]]
+            each = function(new, old, adv, sample_mask=mask[at])
+            found = found.at[at].set(each.astype(float))
+        return found
+
+    def with_gradient(tokens):
+        def total(log_prob):
+            found = tokens(log_prob)
+            return jnp.sum(value * found), found
+
+        return jax.grad(total, has_aux=True)(LOG_PROB)
+
+    return with_gradient(packed), with_gradient(alone)
+
+
 @pytest.mark.parametrize("is_mixed", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_tokens_of_a_packed_row_are_those_of_their_answers(name, is_mixed):
     """Answers may be interleaved, such as the turns of several agents."""
     order = RNG.permutation(SIZE) if is_mixed else np.arange(SIZE)
     ids, mask, advs = IDS[order], MASK[order], ADV[order]
-
-    def packed(log_prob):
-        return FUNCTIONS[name](
-            log_prob, OLD, advs, sample_mask=mask, segment_ids=ids
-        ).astype(float)
-
-    def alone(log_prob):
-        found = jnp.zeros(SIZE)
-        for at in (np.flatnonzero(each == ids) for each in (0, 2, 1, 5)):
-            adv = advs[at[0]]
-            each = FUNCTIONS[name](log_prob[at], OLD[at], adv, sample_mask=mask[at])
-            found = found.at[at].set(each.astype(float))
-        return found
-
     used = ids != 6
-    found, expected = (np.asarray(f(LOG_PROB)) for f in (packed, alone))
+    value = np.float32(RNG.normal(size=SIZE) * used)
+    places = [np.flatnonzero(each == ids) for each in (0, 2, 1, 5)]
+    results = packed_and_alone(name, places, ids, mask, advs, value)
+    (by, found), (expected_by, expected) = jax.tree.map(np.asarray, results)
     close(found[used], expected[used], rtol=1e-5, atol=1e-6)
-    value = RNG.normal(size=SIZE) * used
-    by, expected = (
-        jax.grad(lambda x, f=f: jnp.sum(value * f(x)))(LOG_PROB)
-        for f in (packed, alone)
-    )
-    close(by, expected, rtol=1e-5, atol=1e-6)
+    close(by, expected_by, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,22 +113,28 @@ def test_the_loss_of_packed_rows_is_that_of_their_answers(kind):
     close(packed, alone, rtol=1e-6)
 
 
-@pytest.mark.parametrize("baseline", ["mean", "leave_one_out", "none"])
-@pytest.mark.parametrize("scale", ["stddev", "mean", "none"])
-def test_groups_by_ids_are_groups_of_any_size_in_any_order(baseline, scale):
+OPTIONS = [
+    {"baseline": baseline, "scale": scale}
+    for baseline in ("mean", "leave_one_out", "none")
+    for scale in ("stddev", "mean", "none")
+]
+
+
+@jax.jit
+def of_all_options(rewards, **groups):
+    return [rlaxlib.group_advantages(rewards, **each, **groups) for each in OPTIONS]
+
+
+def test_groups_by_ids_are_groups_of_any_size_in_any_order():
     ids = np.array([3, 0, 3, 7, 0, 3, 5, 0])
     rewards = RNG.uniform(size=8).astype(np.float32)
     mask = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
-    found = rlaxlib.group_advantages(
-        rewards, baseline=baseline, scale=scale, sample_mask=mask, group_ids=ids
-    )
-    expected = np.zeros(8)
+    found = of_all_options(rewards, sample_mask=mask, group_ids=ids)
+    expected = np.zeros((len(OPTIONS), 8))
     for each in np.unique(ids[mask]):
-        at = ids == each
-        expected[at] = rlaxlib.group_advantages(
-            rewards[at], baseline=baseline, scale=scale
-        )
-    close(found, expected, rtol=1e-5, atol=1e-6)
+        expected[:, ids == each] = of_all_options(rewards[ids == each])
+    for options, one, other in zip(OPTIONS, found, expected, strict=True):
+        close(one, other, rtol=1e-5, atol=1e-6, err_msg=str(options))
 
 
 def test_devices_may_share_groups_by_ids_and_an_id_out_of_range_gives_nan():
@@ -160,25 +177,28 @@ OF_SEGMENTS = {
 @pytest.mark.parametrize("name", OF_SEGMENTS)
 def test_a_traced_segment_out_of_range_gives_nan(name):
     function = functools.partial(getattr(rlaxlib, name), *OF_SEGMENTS[name])
+    of_segments = jax.jit(lambda ids: function(segment_ids=ids))
     for bad in (-1, SIZE):
         ids = IDS.copy()
         ids[0] = bad
-        found = jax.jit(lambda ids: function(segment_ids=ids))(ids)
+        found = of_segments(ids)
         assert np.flatnonzero(np.isnan(jax.tree.leaves(found)[0])).tolist() == [0]
+
+
+keep = jax.jit(rlaxlib.off_policy_sequence_mask)
+mean = jax.jit(rlaxlib.aggregate_losses, static_argnames="kind")
 
 
 @pytest.mark.parametrize("bad", [-1, SIZE])
 def test_a_traced_segment_out_of_range_has_no_share_in_masks_and_losses(bad):
     ids = IDS.copy()
     ids[0] = bad
-    keep = jax.jit(rlaxlib.off_policy_sequence_mask)
     found = keep(LOG_PROB, LOG_PROB, ADV, 0.5, segment_ids=ids)
     assert np.flatnonzero(~found).tolist() == [0]
     for kind in KINDS:
-        mean = jax.jit(functools.partial(rlaxlib.aggregate_losses, kind=kind))
-        assert np.isnan(mean(OLD[None], segment_ids=ids[None]))
-        ignored = np.arange(SIZE)[None] > 0
-        assert np.isfinite(mean(OLD[None], segment_ids=ids[None], sample_mask=ignored))
+        assert np.isnan(mean(OLD[None], kind, segment_ids=ids[None]))
+        options = {"segment_ids": ids[None], "sample_mask": np.arange(SIZE)[None] > 0}
+        assert np.isfinite(mean(OLD[None], kind, **options))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

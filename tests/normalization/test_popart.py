@@ -337,19 +337,20 @@ def test_traced_index_out_of_range_gives_nan_and_is_ignored_by_art(outputs):
 
 @pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8, jnp.int32, jnp.int64])
 def test_indices_may_have_any_integer_dtype(dtype):
+    state = start(200)._replace(shift=np.arange(200, dtype=np.float32))
+    numbers, inputs = np.zeros(2, np.float32), np.stack([state.shift] * 2)
+
+    @jax.jit
+    def all_three(indices):
+        output = rlaxlib.unnormalize_linear(state, inputs, indices)
+        updated = rlaxlib.art(state, numbers, indices, 0.5, **BOUNDS)
+        normal = rlaxlib.unnormalize(state, numbers, indices)
+        return normal, output.normalized, updated.shift
+
     with contract.x64(True):
-        outputs, indices = 200, np.array([100, 3], dtype)
-        state = rlaxlib.popart(outputs, 0.5, **BOUNDS).init()
-        state = state._replace(shift=np.arange(outputs, dtype=np.float32))
-        numbers = np.zeros(2, np.float32)
-        np.testing.assert_array_equal(
-            unnormalize(state, numbers, indices), [100.0, 3.0]
-        )
-        inputs = np.stack([state.shift, state.shift])
-        output = unnormalize_linear(state, inputs, indices)
-        np.testing.assert_array_equal(output.normalized, [100.0, 3.0])
-        shift = np.asarray(art(state, numbers, indices, 0.5).shift)
-        np.testing.assert_array_equal(np.flatnonzero(shift != state.shift), [3, 100])
+        *selected, shift = map(np.asarray, all_three(np.array([100, 3], dtype)))
+    np.testing.assert_array_equal(selected, [[100.0, 3.0]] * 2)
+    np.testing.assert_array_equal(np.flatnonzero(shift != state.shift), [3, 100])
 
 
 @pytest.mark.parametrize("outputs", [1, 7])

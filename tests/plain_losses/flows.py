@@ -222,12 +222,18 @@ def plain_diffusion_ppo(p, t):
 
 
 # Samples near the means, so that ratios are near 1 as those of PPO; one is far.
-for step in range(K):
-    mean = field(PARAMS[0], OBSERVATIONS, CHAIN.x[step], step)
-    noise = normal(B, D).at[0, 0].set(5.0)
-    CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
-    density = get_logprobs(PARAMS[0], step) + 0.05 * normal(B, D)
-    CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
+@jax.jit
+def sample_chain():
+    for step in range(K):
+        mean = field(PARAMS[0], OBSERVATIONS, CHAIN.x[step], step)
+        noise = normal(B, D).at[0, 0].set(5.0)
+        CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
+        density = get_logprobs(PARAMS[0], step) + 0.05 * normal(B, D)
+        CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
+    return CHAIN.x, CHAIN.old_log_prob
+
+
+CHAIN.x, CHAIN.old_log_prob = sample_chain()
 
 CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 

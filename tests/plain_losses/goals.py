@@ -215,7 +215,8 @@ def quasimetric_model(x, y):
                 reach = jnp.maximum(reach, jnp.maximum(low, high))
             components.append(covered)
         components = jnp.stack(components)
-        return (jnp.max(components) + jnp.mean(components)) / 2
+        # With a raw_alpha whose sigmoid is 0.3, in torchqmet/reductions.py: MaxMean.
+        return 0.3 * jnp.max(components) + (1 - 0.3) * jnp.mean(components)
 
     return jnp.stack([one(*pair) for pair in zip(x, y, strict=True)])
 
@@ -277,7 +278,7 @@ CASES = {
         of(recipes.gcivl_value, two_values, GOALS), plain_gcivl_value, TWO_VALUES
     ),
     "qrl_value": Case(
-        of(recipes.qrl_value, embed, ROLLED),
+        of(recipes.qrl_value, embed, ROLLED, mix=0.3),
         plain_qrl_value,
         (normal(F, K * SIZE), jnp.float32(0.7)),
     ),

@@ -64,10 +64,12 @@ def logps(p, b=ANSWERS):
     return pick(jax.nn.log_softmax(p[b.inputs][..., :M]), b.tokens)
 
 
+# Rewards of a verifier. Some of each prompt are 1.
+VERIFIED = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]))
 # The first update of a batch, so that its ratios are 1.
 # Some ratios of whole answers above 1 have positive advantages.
 ABOVE = ANSWERS._replace(rewards=-ANSWERS.rewards)
-ON_POLICY = ANSWERS._replace(old_log_prob=logps(TABLE[0]))
+ON_POLICY = ANSWERS._replace(old_log_prob=jax.jit(logps)(TABLE[0]))
 
 
 def masked_mean(x, mask=MASK):
@@ -110,7 +112,10 @@ def plain_grpo(p, t):
 
 
 def plain_dr_grpo(p, t):
-    """sail-sg/understand-r1-zero@dfca49d, train_zero_math.py, and the update of oat."""
+    """sail-sg/understand-r1-zero@dfca49d, train_zero_math.py.
+
+    sail-sg/oat@c1a074c, oat/algorithms/ppo.py: learning_step, without tis_c.
+    """
     pg_losses = clipped(coef_1(p), grouped(ANSWERS.rewards, scale=False))
     return jnp.mean(jnp.sum(pg_losses * MASK, axis=1) / 100)
 
@@ -231,31 +236,42 @@ def plain_gmpo(p, t):
 def plain_vapo(p, t):
     """stateset/stateset-agents@ccad233, stateset_agents/training/vapo_trainer.py.
 
-    With values that are not clipped, and alpha 0.4.
+    With alpha 0.4. The reward comes one step after the last token, whose state has a
+    value too. A train_step takes the mean over prompts.
     """
-    rewards, values = ANSWERS.rewards.reshape(-1), ANSWERS.values
+    rewards = VERIFIED.rewards.reshape(-1)
+    values, lasts = jnp.pad(ANSWERS.values, ((0, 0), (0, 1))), LAST.tolist()
 
     def compute_gae(i, last, lambda_value):
-        advantages, last_gae = [0.0] * T, 0.0
-        for k in reversed(range(last)):
-            next_value = values[i, k + 1] if k < last - 1 else 0.0
-            reward = rewards[i] if k == last - 1 else 0.0
-            last_gae = reward + next_value - values[i, k] + lambda_value * last_gae
+        advantages, last_gae = [0.0] * (T + 1), 0.0
+        for k in reversed(range(last + 1)):
+            coming = rewards[i] if k == last else 0.99 * values[i, k + 1]
+            last_gae = coming - values[i, k] + 0.99 * lambda_value * last_gae
             advantages[k] = last_gae
         return jnp.stack(list(map(jnp.asarray, advantages)))
 
-    lengths = list(enumerate(LAST.tolist()))
-    critic = jnp.stack([compute_gae(i, n, 1.0) for i, n in lengths])
-    policy = [compute_gae(i, n, 1.0 - 1.0 / (0.4 * n + 1.0)) for i, n in lengths]
-    policy = jnp.stack(policy)
-    valid = jnp.concatenate([policy[i, :n] for i, n in lengths])
-    policy = (policy - jnp.mean(valid)) / (jnp.std(valid, ddof=1) + 1e-8)
-    policy_loss = masked_mean(clipped(coef_1(p), policy, 0.2, 0.28))
-    returns = critic + values
-    value_loss = masked_mean((p[ANSWERS.inputs][..., M] - returns) ** 2)
-    positive_mask = MASK & (rewards > 0)[:, None]
-    positive_lm_loss = -masked_mean(logps(p), positive_mask)
-    return policy_loss + 0.5 * value_loss + 0.1 * positive_lm_loss
+    def loss(group):
+        lengths = [(i, lasts[i]) for i in group]
+        mask, old_values = MASK[group], values[group, :T]
+        critic = jnp.stack([compute_gae(i, n, 1.0)[:T] for i, n in lengths])
+        policy = [compute_gae(i, n, 1.0 - 1.0 / (0.4 * n + 1.0)) for i, n in lengths]
+        inner = [x[1 : lasts[i] + 1] for i, x in zip(group, policy, strict=True)]
+        valid = jnp.concatenate(inner)
+        policy = (jnp.stack(policy) - jnp.mean(valid)) / (jnp.std(valid, ddof=1) + 1e-8)
+        surrogate = clipped(coef_1(p)[group], policy[:, :T], 0.2, 0.28)
+        new_values = p[ANSWERS.inputs[group]][..., M]
+        clipped_values = old_values + jnp.clip(new_values - old_values, -0.2, 0.2)
+        errors = (
+            (x - (critic + old_values)) ** 2 for x in (new_values, clipped_values)
+        )
+        value_loss = masked_mean(jnp.maximum(*errors), mask)
+        positive_mask = mask & (rewards[group] > 0.5)[:, None]
+        positive_lm_loss = -masked_mean(logps(p)[group], positive_mask)
+        policy_loss = masked_mean(surrogate, mask)
+        return policy_loss + 0.5 * value_loss + 0.1 * positive_lm_loss
+
+    groups = np.arange(PROMPTS * G).reshape(PROMPTS, G)
+    return jnp.mean(jnp.stack([loss(group) for group in groups]))
 
 
 def plain_rlhf_ppo(p, t):
@@ -320,9 +336,14 @@ def plain_simpo(p, t):
 
 
 def plain_orpo(p, t):
-    """xfactlab/orpo@208d2d6, src/orpo_trainer.py: with disable_prompt_loss."""
+    """xfactlab/orpo@208d2d6, src/orpo_trainer.py: with disable_prompt_loss.
+
+    The masks of compute_logps reach to the first token of padding.
+    """
+    reaching = jnp.arange(T) <= LAST[:, None]
     pos_prob, neg_prob = (
-        sequence_logps(p, x, average=True)[0] for x in vars(PREFERENCES).values()
+        jnp.sum(logps(p, x) * reaching, axis=1) / jnp.sum(reaching, axis=1)
+        for x in vars(PREFERENCES).values()
     )
     pos_loss = -masked_mean(logps(p, PREFERENCES.chosen))
     log_odds = (pos_prob - neg_prob) - (
@@ -400,6 +421,7 @@ CASES = {
         0.4,
         1.0,
         apply=bigrams_and_values,
+        batch=VERIFIED,
         params=WIDE_TABLE,
     ),
     "dpo": case("dpo", plain_dpo, batch=PREFERENCES),

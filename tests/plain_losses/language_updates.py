@@ -24,7 +24,7 @@ from plain_losses.language import (
 seed(__name__)
 
 
-GROUPS = grouped(ANSWERS.rewards)
+GROUPS = jax.jit(grouped)(ANSWERS.rewards)
 
 BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
 SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
@@ -199,11 +199,12 @@ def plain_clip_cov(p, t):
 
     verl/trainer/ppo/core_algos.py, where all tokens within the bounds are chosen.
     """
-    log_prob = logps(p)
+    log_prob, pg_losses1 = logps(p), -GROUPS * coef_1(p)
+    pg_losses2 = -GROUPS * jnp.clip(coef_1(p), 0.8, 1.2)
     mean_log_prob, mean_adv = (token_mean(x) for x in (log_prob, GROUPS))
-    cov = (GROUPS - mean_adv) * (log_prob - mean_log_prob)
-    corr = stop(jnp.where((cov >= 0.2) & (cov <= 2.0), 0.0, 1.0))
-    return token_mean(clipped(coef_1(p), GROUPS) * corr)
+    cov_all = (GROUPS - mean_adv) * (log_prob - mean_log_prob)
+    chosen = (cov_all < 2.0) & (cov_all > 0.2) & ~(pg_losses2 > pg_losses1)
+    return token_mean(jnp.maximum(pg_losses1, pg_losses2) * ~chosen)
 
 
 def plain_pass_at_k(p, t):

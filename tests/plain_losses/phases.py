@@ -44,8 +44,15 @@ def density(mean, stddev, a):
 
 
 ACTIONS = ROLLOUTS._replace(a_tm1=normal(B, T, D))
-OLD = density(*gaussian_and_value(PARAMS[0], ROLLOUTS.s_tm1)[:2], ACTIONS.a_tm1)
-ACTIONS = ACTIONS._replace(old_log_prob=OLD + 0.1 * normal(B, T))
+
+
+@jax.jit
+def old_log_prob():
+    mean, stddev, _ = gaussian_and_value(PARAMS[0], ROLLOUTS.s_tm1)
+    return density(mean, stddev, ACTIONS.a_tm1) + 0.1 * normal(B, T)
+
+
+ACTIONS = ACTIONS._replace(old_log_prob=old_log_prob())
 
 
 def plain_ppg_auxiliary(p, t):

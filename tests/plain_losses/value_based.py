@@ -331,7 +331,8 @@ def pqn_targets(w):
     return pool(compute_targets)[0]
 
 
-PQN_TARGETS = jnp.zeros((B, T)).at[IS_VALID].set(pqn_targets(Q_PARAMS[1]))
+PQN_TARGETS = np.zeros((B, T), np.float32)
+PQN_TARGETS[IS_VALID] = jax.jit(pqn_targets)(Q_PARAMS[1])
 
 
 def plain_pqn(p, t):

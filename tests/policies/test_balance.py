@@ -69,10 +69,13 @@ def test_padding_changes_neither_loss_nor_gradient(before):
         steps = padded(forward), padded(backward)
         return balance(padded(flow), *steps, weight, sample_mask=mask)
 
+    @jax.jit
+    def both(*args):
+        return [jax.value_and_grad(f, (0, 1, 2, 3))(*args) for f in (loss, balance)]
+
     for weight in (0.5, 1.0, 30.0):
         args = FLOW, FORWARD, BACKWARD, weight
-        found, gradients = jax.value_and_grad(loss, (0, 1, 2, 3))(*args)
-        right, rights = jax.value_and_grad(balance, (0, 1, 2, 3))(*args)
+        (found, gradients), (right, rights) = both(*args)
         close(found, right)
         for one, other in zip(gradients, rights, strict=True):
             close(one, other, rtol=1e-4, atol=1e-5)

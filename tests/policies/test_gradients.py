@@ -151,12 +151,11 @@ def test_acer_corrects_for_actions_that_the_behaviour_never_takes():
 
 @pytest.mark.parametrize("padding", [[False] * 4, [False, True, True, True]])
 def test_acer_ignores_the_legal_actions_of_invalid_steps(padding):
-    valid = jnp.array([True, False, True, True, True])
-    legal = jnp.ones((5, 4), bool).at[1].set(jnp.array(padding))
-    arguments = LOGITS, MU, jnp.zeros(5, int), Q, ADVANTAGES
-    loss = jax.jit(rlaxlib.acer_policy_loss)
-    found = loss(*arguments, action_mask=legal, sample_mask=valid)
-    close(found, loss(*arguments, sample_mask=valid))
+    valid = np.array([True, False, True, True, True])
+    legal = np.where(valid[:, None], True, padding)
+    arguments = LOGITS, MU, np.zeros(5, int), Q, ADVANTAGES
+    found = rlaxlib.acer_policy_loss(*arguments, action_mask=legal, sample_mask=valid)
+    close(found, rlaxlib.acer_policy_loss(*arguments, sample_mask=valid))
 
 
 def test_acer_does_without_a_ratio_where_no_policy_takes_the_action():
@@ -230,9 +229,13 @@ def test_acer_ignores_invalid_steps_and_illegal_actions():
 def test_masking_an_action_equals_removing_it(loss):
     mask = np.broadcast_to(np.arange(4) < 3, (5, 4))
     q = np.where(mask, Q, np.float32(np.nan))
-    evaluate = jax.jit(jax.value_and_grad(loss))
-    value, gradient = evaluate(LOGITS, q, action_mask=mask)
-    expected, expected_gradient = evaluate(LOGITS[:, :3], Q[:, :3])
+
+    @jax.jit
+    def evaluate(logits, q):
+        evaluate = jax.value_and_grad(loss)
+        return evaluate(logits, q, action_mask=mask), evaluate(logits[:, :3], q[:, :3])
+
+    (value, gradient), (expected, expected_gradient) = evaluate(LOGITS, q)
     close(value, expected)
     close(np.asarray(gradient)[:, :3], expected_gradient)
     np.testing.assert_array_equal(np.asarray(gradient)[:, 3], 0.0)
@@ -309,7 +312,7 @@ def test_actions_may_have_a_narrow_integer_type(dtype, actions):
             rlaxlib.acer_policy_loss(*inputs),
         )
 
-    jax.tree.map(close, of(a.astype(dtype)), of(a))
+    jax.tree.map(close, *jax.jit(lambda: (of(a.astype(dtype)), of(a)))())
 
 
 def test_half_precision_dqda_does_not_overflow_its_norm():

@@ -31,6 +31,7 @@ def test_coefficient_uses_the_tolerance_and_factor_given():
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_coefficient_comes_back_from_any_number_of_changes(dtype):
+    @jax.jit
     def after(coefficient, kl, number):
         def step(_, x):
             return rlaxlib.adaptive_kl_coefficient(x, kl, 0.01)

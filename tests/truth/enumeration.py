@@ -41,44 +41,59 @@ def averagings(policy, of_actions, steps=STEPS, world="random"):
     return np.stack([*each])
 
 
-def expected_errors(estimator, tables, settings, policy, *, of_actions):
+def expected_errors(estimators, tables, settings, policy, *, of_actions):
     """Return expected errors of the first step, `[MDP, setting, table, cell, ...]`.
 
     Args:
-        estimator: Function of a table, a stream and a setting, which returns one error
-            for each step, or several.
+        estimators: Function of a table, a stream and a setting, which returns one error
+            for each step, or several; or a dictionary of many.
         tables: Tables of values, shape `[M, ...]`.
-        settings: Settings of the estimator, shape `[K, ...]`.
+        settings: Settings of the estimator, shape `[K, ...]`; or a dictionary.
         policy: Policy that acts, "pi" or "mu".
         of_actions: Whether cells are pairs of a state and an action, or states.
     """
     weights = averagings(policy, of_actions)
-    with contract.x64(True):
+
+    def average(estimator, settings, streams, tables, weights):
         average = functools.partial(_average, estimator)
         average = jax.vmap(average, in_axes=(0, None, 0, None))
         average = jax.vmap(average, in_axes=(None, 0, None, None))
         average = jax.vmap(average, in_axes=(None, None, None, 0))
-        errors = jax.jit(average)(streams(), tables, weights, settings)
-    return np.moveaxis(np.asarray(errors), 2, 0)
+        return average(streams, tables, weights, settings)
+
+    errors = _map(average, estimators, settings, streams(), tables, weights)
+    return jax.tree.map(lambda x: np.moveaxis(x, 2, 0), errors)
 
 
-def fixed_points(estimator, settings, policy, *, steps, of_actions=True, **of_world):
+def fixed_points(estimators, settings, policy, *, steps, of_actions=True, **of_world):
     """Return the limits of repeated expected updates, `[MDP, setting, ...]`."""
     weights = averagings(policy, of_actions, steps, **of_world)
     shape = (mdp.STATES, mdp.ACTIONS) if of_actions else (mdp.STATES,)
 
-    def limit(stream, weights, setting):
-        def update(_, table):
-            errors = _average(estimator, stream, table, weights, setting)
-            return table + errors.reshape(shape)
+    def limits(estimator, settings, streams, weights):
+        def limit(stream, weights, setting):
+            def update(_, table):
+                errors = _average(estimator, stream, table, weights, setting)
+                return table + errors.reshape(shape)
 
-        return jax.lax.fori_loop(0, 130, update, np.zeros(shape))  # 0.8^130 = 2.5e-13
+            # 0.8^130 = 2.5e-13
+            return jax.lax.fori_loop(0, 130, update, np.zeros(shape))
+
+        limit = jax.vmap(limit, in_axes=(None, None, 0))
+        return jax.vmap(limit, in_axes=(0, 0, None))(streams, weights, settings)
+
+    return _map(limits, estimators, settings, streams(steps, **of_world), weights)
+
+
+def _map(function, estimators, settings, *data):
+    """Call a function with each estimator and its settings, in one program."""
+
+    @jax.jit
+    def program(settings, *data):
+        return jax.tree.map(lambda f, x: function(f, x, *data), estimators, settings)
 
     with contract.x64(True):
-        limit = jax.vmap(limit, in_axes=(None, None, 0))
-        limit = jax.vmap(limit, in_axes=(0, 0, None))
-        found = jax.jit(limit)(streams(steps, **of_world), weights, settings)
-    return np.asarray(found)
+        return jax.tree.map(np.asarray, program(settings, *data))
 
 
 def _average(estimator, stream, table, weights, setting):

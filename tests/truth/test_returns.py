@@ -5,6 +5,7 @@ steps. Most estimators are linear: their expected update is `x + A x + b`, and i
 converges to the solution of `A x + b = 0` if the spectral radius of `I + A` is below 1.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -322,31 +323,39 @@ ACTION_VALUES = {
 }
 
 
-def expected_update(case, shape):
-    """Return A and b of the expected update, with axes `[MDP, setting, ...]`."""
+def expected_updates(cases, policy, shape):
+    """Return A and b of each expected update, with axes `[MDP, setting, ...]`."""
     cells = int(np.prod(shape))
     basis = np.concatenate([np.zeros((1, cells)), np.eye(cells)]).reshape(-1, *shape)
-    errors = expected_errors(
-        case.estimator, basis, case.settings, case.policy, of_actions=len(shape) == 2
-    )
-    offset = errors[:, :, 0]
-    return np.swapaxes(errors[:, :, 1:] - offset[:, :, None], -1, -2), offset
+    estimators = {name: case.estimator for name, case in cases.items()}
+    settings = {name: case.settings for name, case in cases.items()}
+    of_actions = len(shape) == 2
+    each = expected_errors(estimators, basis, settings, policy, of_actions=of_actions)
+    for name, errors in each.items():
+        offset = errors[:, :, 0]
+        linear = np.swapaxes(errors[:, :, 1:] - offset[:, :, None], -1, -2)
+        yield name, (linear, offset)
 
 
-@pytest.mark.parametrize("name", [*STATE_VALUES, *ACTION_VALUES])
-def test_expected_updates_converge_to_the_values_of_theory(name):
-    case = (STATE_VALUES | ACTION_VALUES)[name]
-    shape = (mdp.STATES, mdp.ACTIONS) if name in ACTION_VALUES else (mdp.STATES,)
-    matrices, offsets = expected_update(case, shape)
-    for m, of_mdp in zip(MDPS, zip(matrices, offsets, strict=True), strict=True):
-        for setting, a, b in zip(case.settings, *of_mdp, strict=True):
-            theory_a, theory_b, truth = case.theory(m, setting)
-            np.testing.assert_allclose(a, theory_a, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(b, theory_b, rtol=0, atol=1e-12)
-            radius = np.abs(np.linalg.eigvals(np.eye(len(a)) + a)).max()
-            assert radius < 1
-            fixed_point = np.linalg.solve(a, -b).reshape(shape)
-            np.testing.assert_allclose(fixed_point, truth, rtol=0, atol=1e-10)
+@pytest.mark.parametrize("policy", ["pi", "mu"])
+@pytest.mark.parametrize(
+    ("cases", "shape"),
+    [(STATE_VALUES, (mdp.STATES,)), (ACTION_VALUES, (mdp.STATES, mdp.ACTIONS))],
+    ids=["state values", "action values"],
+)
+def test_expected_updates_converge_to_the_values_of_theory(cases, shape, policy):
+    cases = {name: case for name, case in cases.items() if case.policy == policy}
+    for name, update in expected_updates(cases, policy, shape):
+        settings, theory = cases[name].settings, cases[name].theory
+        close = functools.partial(np.testing.assert_allclose, rtol=0, err_msg=name)
+        for m, of_mdp in zip(MDPS, zip(*update, strict=True), strict=True):
+            for setting, a, b in zip(settings, *of_mdp, strict=True):
+                theory_a, theory_b, truth = theory(m, setting)
+                close(a, theory_a, atol=1e-12)
+                close(b, theory_b, atol=1e-12)
+                radius = np.abs(np.linalg.eigvals(np.eye(len(a)) + a)).max()
+                assert radius < 1, name
+                close(np.linalg.solve(a, -b).reshape(shape), truth, atol=1e-10)
 
 
 # --- Estimates for each action, at the true values. ---

@@ -37,14 +37,14 @@ def test_large_values_do_not_round_away_differences_in_units_of_the_temperature(
     _, (by_q, by_temperature) = soft_value(q, tau)
     np.testing.assert_allclose(by_q, probs, rtol=1e-6)
     np.testing.assert_allclose(by_temperature, -np.sum(probs * log_probs), rtol=1e-5)
-    slope = jax.grad(
-        lambda q_t: (
-            -rlaxlib.soft_q_learning(
-                q, 0, 0.0, 1.0, q_t, tau, stop_target_gradients=False
-            )
-        )
-    )(q)
-    np.testing.assert_allclose(-slope, probs, rtol=1e-6)
+
+    @jax.jit
+    @jax.grad
+    def slope(q_t):
+        inputs = q, 0, 0.0, 1.0, q_t, tau
+        return rlaxlib.soft_q_learning(*inputs, stop_target_gradients=False)
+
+    np.testing.assert_allclose(slope(q), probs, rtol=1e-6)
     # The bonus alone: without a discount, and without the value of the action.
     error = rlaxlib.munchausen_q_learning(
         np.zeros_like(q), q, 2, 0.0, 0.0, q, tau, 1.0, -np.inf

@@ -108,7 +108,7 @@ def test_a_ratio_of_0_removes_what_it_weighs_and_has_no_gradient(bad):
 
 
 @pytest.mark.parametrize("otherwise", [-np.inf, 0.5])
-def test_a_logarithm_of_0_is_what_is_asked_for_and_has_no_gradient(otherwise):
+def test_a_logarithm_of_0_is_the_given_value_without_a_gradient(otherwise):
     x = np.float32([0, 1, 2])
     value, slopes = jax.jvp(lambda x: safe.log(x, otherwise), (x,), (np.ones_like(x),))
     np.testing.assert_allclose(value, [otherwise, 0, np.log(2)], rtol=1e-6)

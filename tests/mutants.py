@@ -38,7 +38,15 @@ SWAPPED |= {"minimum": "maximum", "min": "max", "argmin": "argmax"}
 SWAPPED |= {other: one for one, other in SWAPPED.items()}
 # Calls whose first two arguments commute, or which compute no result.
 ALIKE = {"minimum", "maximum", "min", "max", "clip", "add", "multiply", "hypot"}
-ALIKE |= {"at_least", "at_most", "logaddexp", "logical_and", "logical_or", "isclose"}
+ALIKE |= {
+    "at_least",
+    "at_most",
+    "result_type",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "isclose",
+}
 ALIKE |= {"isinstance", "getattr", "partial"}
 ALIKE |= {"zip", "cast"}
 

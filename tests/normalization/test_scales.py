@@ -346,6 +346,14 @@ def test_percentile_scale_of_masked_returns_is_that_without_them():
     )
 
 
+def test_the_percentiles_of_one_return_are_that_return():
+    one, three = (
+        RANGE_UPDATE(RANGE_INIT(0.0), np.full(number, 3.0, np.float32))
+        for number in (1, 3)
+    )
+    jax.tree.map(np.testing.assert_array_equal, one, three)
+
+
 def test_percentile_update_without_returns_changes_nothing():
     _, later = RANGE_UPDATE(RANGE_INIT(0.0), draw(40))
     masked = np.float32([np.nan]), np.array([False])

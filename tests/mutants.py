@@ -145,7 +145,8 @@ def commands(mutant: Mutant) -> list[list[str]]:
     """
     *folders, name = mutant.file.relative_to(LIBRARY).with_suffix("").parts
     folder = ROOT.joinpath("tests", *(each.lstrip("_") for each in folders))
-    mirrors = [folder / f"test_{name.lstrip('_')}.py"]
+    own = f"test_{name.lstrip('_')}.py"
+    mirrors = [folder / own, folder.with_name(own)]
     if folders:  # A chapter without a file of its own is tested in that of its topic.
         mirrors += [folder, folder.with_name(f"test_{folder.name}.py")]
     mirror = next(path for path in mirrors if path.exists()).relative_to(ROOT)

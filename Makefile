@@ -66,7 +66,7 @@ compat-oldest compat-newest:
 examples: .venv/with-test  ## Train the agents of all examples, and test their returns.
 	$(BIN)/python -m pytest -m slow tests/examples
 
-zoo: .venv/with-examples  ## Train each recipe on a small task; up to some hours.
+zoo: .venv/with-examples  ## Train each recipe on a small task; within an hour.
 	$(TRAINING) PYTHONPATH=examples $(BIN)/python -m zoo
 
 minatar: .venv/with-examples  ## Train agents on MinAtar, where results are missing; about an hour.

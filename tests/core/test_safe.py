@@ -107,6 +107,18 @@ def test_a_ratio_of_0_removes_what_it_weighs_and_has_no_gradient(bad):
     np.testing.assert_array_equal(slopes, [[3, 0, 0], [2, 0, 0]])
 
 
+def test_a_quotient_by_0_is_the_given_value_without_a_gradient():
+    x, y = np.float32([3, 3]), np.float32([0, 2])
+
+    def total(x, y):
+        found = safe.divide(x, y, otherwise=7.0)
+        return jnp.sum(found), found
+
+    slopes, value = jax.grad(total, (0, 1), has_aux=True)(x, y)
+    np.testing.assert_array_equal(value, [7, 1.5])
+    np.testing.assert_array_equal(slopes, [[0, 0.5], [0, -0.75]])
+
+
 @pytest.mark.parametrize("otherwise", [-np.inf, 0.5])
 def test_a_logarithm_of_0_is_the_given_value_without_a_gradient(otherwise):
     x = np.float32([0, 1, 2])

@@ -38,15 +38,8 @@ SWAPPED |= {"minimum": "maximum", "min": "max", "argmin": "argmax"}
 SWAPPED |= {other: one for one, other in SWAPPED.items()}
 # Calls whose first two arguments commute, or which compute no result.
 ALIKE = {"minimum", "maximum", "min", "max", "clip", "add", "multiply", "hypot"}
-ALIKE |= {
-    "at_least",
-    "at_most",
-    "result_type",
-    "logaddexp",
-    "logical_and",
-    "logical_or",
-    "isclose",
-}
+ALIKE |= {"at_least", "at_most", "dot", "result_type", "logaddexp"}
+ALIKE |= {"logical_and", "logical_or", "isclose"}
 ALIKE |= {"isinstance", "getattr", "partial"}
 ALIKE |= {"zip", "cast"}
 
@@ -180,7 +173,7 @@ def killed(tests_of: Mutant, mutated: bool = True) -> bool:
             target = there / tests_of.file.relative_to(ROOT)
             target.write_text(tests_of.text(), encoding="utf-8")
         topic = tests_of.file.relative_to(LIBRARY).parts[0].removesuffix(".py")
-        topic = topic.replace("_core", "returns")
+        topic = topic.replace("_core", "rlaxlib")  # All topics.
         variables = {"RLAXLIB_TOPIC": topic, "XLA_FLAGS": compiler_flags()}
         return any(fails(each, there, variables) for each in commands(tests_of))
 

@@ -68,12 +68,11 @@ def dqfd_margin_loss(
         Todd Hester and others, *Deep Q-Learning from Demonstrations*, 2017.
         https://arxiv.org/abs/1704.03732
     """
-    gap = q - arrays.batched_index(q, a)
-    others = gap + margin
+    others = q - arrays.batched_index(q, a) + margin
     if action_mask is not None:
         others = jnp.where(action_mask, others, -jnp.inf)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return safe.largest(jnp.where(is_expert, gap, others))
+    return safe.largest(jnp.where(is_expert, 0, others))
 
 
 @checked

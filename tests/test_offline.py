@@ -178,6 +178,13 @@ def test_gumbel_loss_without_a_clip():
     np.testing.assert_allclose(loss, np.exp(10.0) - 11, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bound", [100.0, inf])
+def test_a_gumbel_loss_that_overflows_is_infinite(bound):
+    loss, gradient = jax.jit(jax.value_and_grad(xql_value_loss))(0.0, 95.0, 1.0, bound)
+    assert loss == inf
+    assert gradient == -inf
+
+
 def test_gumbel_loss_of_an_impossible_value_is_infinite():
     assert xql_value_loss(0.0, -inf, 1.0) == inf
 

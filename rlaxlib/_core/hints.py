@@ -219,8 +219,12 @@ def _conversion(name: str, call: Call) -> str:
         if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
     shape, dtype, _ = binding.type_of(value)
-    if "discount" in name and dtype in (bool, np.bool_):
-        return f"`{name}` is the discount γ times `1 - terminated`."
+    is_rate = (
+        "discount" in name
+    )  # Integers may be γ, or the ends of episodes.
+    rate = f"`{name}` is the discount γ times `1 - terminated`."
+    if is_rate and dtype in (bool, np.bool_):
+        return rate
     if isinstance(dtype, type):
         reads = [
             x.format(name) for method, x in _READS.items() if hasattr(value, method)
@@ -235,7 +239,11 @@ def _conversion(name: str, call: Call) -> str:
     # Not a key, nor an array of records.
     is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
     is_number = is_number and not dtype.fields
-    return f"Convert it: `{way}`." * (is_number and _is_exact(value, kind))
+    if not (is_number and _is_exact(value, kind)):
+        return ""
+    if is_rate and dtype.kind in "iu":
+        return f"{rate} If so, convert it: `{way}`."
+    return f"Convert it: `{way}`."
 
 
 def _is_exact(value: Any, kind: str) -> bool:

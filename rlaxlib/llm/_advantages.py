@@ -273,11 +273,11 @@ def pass_at_k_rewards(
     pairs = [math.comb(j - 1, k - 2) / subsets for j in range(1, size)] if k > 1 else 0
     order = jnp.argsort(rewards)
     ordered = rewards[order]
-    shared = jnp.asarray(pairs, rewards.dtype) * ordered[1:]
+    shared = safe.product(jnp.asarray(pairs, rewards.dtype), ordered[1:])
     later = jnp.append(
         jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
     )
-    shaped = jnp.asarray(own, rewards.dtype) * ordered + later
+    shaped = safe.product(jnp.asarray(own, rewards.dtype), ordered) + later
     return meshes.unsort(order, shaped)
 
 

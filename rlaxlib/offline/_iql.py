@@ -118,7 +118,9 @@ def xql_value_loss(
     z = (stop_if(stop_target_gradients, q) - v) / temperature
     clipped = safe.at_most(z, max_exponent)
     # Equal to both cases: beyond the clip, the loss is linear.
-    return ratios.k3(clipped) + jnp.expm1(clipped) * safe.relu(z - max_exponent)
+    excess = safe.relu(z - max_exponent)
+    slope = jnp.expm1(jnp.where(excess > 0, max_exponent, 0))
+    return ratios.k3(clipped) + slope * excess
 
 
 @checked

@@ -304,6 +304,14 @@ MISTAKES = {
         ["`discount_t` is the discount γ times `1 - terminated`"],
         ["Convert"],
     ),
+    "done as integers": (
+        lambda: r.lambda_returns(x(T), ints(T), x(T)),
+        [
+            "`discount_t` is the discount γ times `1 - terminated`. If so, convert it: "
+            "`discount_t.astype(float)`"
+        ],
+        ["Convert"],
+    ),
     "rewards of integers": (
         lambda: r.lambda_returns(ints(T), x(T), x(T)),
         ["Convert it: `r_t.astype(float)`"],

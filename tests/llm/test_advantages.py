@@ -197,6 +197,16 @@ def test_pass_at_k_rewards_of_binary_rewards_follow_from_pass_at_k():
     close(pass_at_k_rewards(rewards, 3), expected)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_pass_at_k_rewards_of_an_impossible_answer(k):
+    rewards = np.float32([1, -np.inf, 0, 0])
+    sets = list(itertools.combinations(rewards, k))
+    expected = [sum(max(s) for s in sets if x in s) / len(sets) for x in rewards[:2]]
+    found = pass_at_k_rewards(rewards, k)
+    close(found[:2], expected)
+    assert np.all(np.isfinite(found[2:]))
+
+
 def test_equal_rewards_get_equal_pass_at_k_rewards():
     rewards = np.float32([2, 1, 2, 1, 1])
     found = np.asarray(pass_at_k_rewards(rewards, 3))

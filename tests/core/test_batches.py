@@ -44,7 +44,7 @@ def test_the_line_to_paste_maps_the_function(row, layout):
     examples = [row.inputs(seed) for seed in range(B)]
     timed = {n: is_stream(row, n, value) for n, value in examples[0].items()}
     if layout == "[T, B]" and not any(timed.values()):
-        pytest.skip("no streams")
+        pytest.skip("without streams there is one layout, the other parameter")
     axes = {n: int(layout == "[T, B]" and timed[n]) for n in timed}
     given = contract.stack(examples)
     given |= {n: np.asarray(given[n]).swapaxes(0, 1) for n in axes if axes[n]}

@@ -219,9 +219,7 @@ def _conversion(name: str, call: Call) -> str:
         if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
     shape, dtype, _ = binding.type_of(value)
-    is_rate = (
-        "discount" in name
-    )  # Integers may be γ, or the ends of episodes.
+    is_rate = "discount" in name  # Integers may be γ, or the ends of episodes.
     rate = f"`{name}` is the discount γ times `1 - terminated`."
     if is_rate and dtype in (bool, np.bool_):
         return rate

@@ -10,7 +10,6 @@ import numpy as np
 
 from rlaxlib._core import binding, errors, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.errors import check_structure
 from rlaxlib._core.types import Array, ArrayLike, Float
 
 
@@ -36,10 +35,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
 
 
 def leading_axes(**arguments: Array) -> None:
-    """Check that the axes of one array are the first axes of another, or of size 1.
-
-    Both are given under their names, the one with fewer axes first.
-    """
+    """Check that the axes of one array are the first of a second one, or of size 1."""
     (name, short), (whole, long) = arguments.items()
     sizes = zip(short.shape, long.shape, strict=False)
     if short.ndim > long.ndim or not all(a in (1, b) for a, b in sizes):
@@ -51,9 +47,14 @@ def leading_axes(**arguments: Array) -> None:
 
 def same_structure(**trees: Any) -> None:
     """Check that pytrees, under their names, have the structure of the first."""
-    (name, first), *others = trees.items()
-    for other, tree in others:
-        check_structure(name, first, other, tree)
+    structures = {name: jax.tree.structure(tree) for name, tree in trees.items()}
+    (first, one), *others = cast(Any, structures.items())
+    for name, other in others:
+        if other != one:
+            fail(
+                f"`{first}` and `{name}` must have the same tree structure, but have "
+                f"{one} and {other}"
+            )
 
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
@@ -63,13 +64,7 @@ def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
 
 
 def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
-    """Check the result of a function of the user, and return it as an array.
-
-    Args:
-        name: The call, such as `kl(params)`.
-        value: Its result.
-        kind: What it must be, by default one float.
-    """
+    """Return the result of a function of the user, named like `kl(params)`, checked."""
     # An integer of Python is no float here.
     x = np.asarray(value) if isinstance(value, int | float) else value
     try:

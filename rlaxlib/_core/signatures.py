@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
-from rlaxlib._core import binding, errors, programs, rules, specs
+from rlaxlib._core import binding, checks, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
@@ -308,7 +308,7 @@ class Plan:
         for path, (spec, value) in trees.items():
             root = specs.root_of(path, spec)
             if root in trees and value is not None:
-                errors.check_structure(root, trees[root][1], path, value)
+                checks.same_structure(**{root: trees[root][1], path: value})
         return places
 
     def _run(
@@ -319,7 +319,7 @@ class Plan:
             passed = roles.structure.unflatten(leaves)  # Floats in place of integers.
             given = {n: passed[n] if n in self.arrays else x for n, x in given.items()}
             if self.is_factory:  # An array may change once it is a setting.
-                given = {n: copy.copy(x) for n, x in given.items()}
+                given = {n: copy.copy(_hashable(x)) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])

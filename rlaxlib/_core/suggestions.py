@@ -49,14 +49,9 @@ def keywords(alias: str) -> list[str]:
 
 
 def suggest(name: str, public: Iterable[str]) -> list[str]:
-    """List what a missing name may stand for, the likeliest first.
+    """List the public names that a missing one may stand for, the likeliest first.
 
-    Args:
-        name: The missing name.
-        public: The names that exist.
-
-    Returns:
-        Names, of other libraries with their module; empty if nothing is alike.
+    Names of other libraries stand with their module.
     """
     concepts, functions = _known("concepts"), _known("functions")
     ours = [(each, [each]) for each in sorted(public, key=lambda x: not x.islower())]
@@ -76,15 +71,9 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
 
 
 def meant(word: str, arguments: Sequence[str], function: str = "") -> list[str]:
-    """Return the arguments that an unknown keyword stands for.
+    """Return the arguments that others call by an unknown keyword, or spell like it.
 
-    Args:
-        word: The keyword, such as `gamma`.
-        arguments: The arguments of the function.
-        function: Its name: some of its arguments may have words of their own.
-
-    Returns:
-        Those that others call so, or that are spelt almost like it.
+    The tables have words for arguments of any function, and of one alone.
     """
     key, others = _key(word), tables()["arguments"]
     called = {n: f"{others.get(n, '')} {others.get(_stem(n), '')}" for n in arguments}
@@ -175,11 +164,7 @@ def _miss(module: str, public: Sequence[str], name: str) -> NoReturn:
 
 
 def describe_fields(things: Iterable[Any]) -> None:
-    """Let `help()` describe the fields of named tuples as their docstrings do.
-
-    Args:
-        things: Classes and others, of which only named tuples change.
-    """
+    """Let `help()` describe the fields of named tuples as their docstrings do."""
     for thing in things:
         for field in getattr(thing, "_fields", ()) if inspect.isclass(thing) else ():
             form = rf"^( *){field}: (.+(?:\n\1 +.+)*)"

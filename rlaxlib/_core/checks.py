@@ -21,8 +21,7 @@ def fail(problem: str) -> NoReturn:
 def fit(**arguments: tuple[Any, Any]) -> None:
     """Check arrays that are not arguments of their own, such as leaves of a pytree.
 
-    Each is given under its name, as the pair of its value and its annotation, such as
-    `Float[ArrayLike, "T"]`.
+    Each is a pair of its value and its annotation, such as `Float[ArrayLike, "T"]`.
     """
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: specs.read(x) for name, (_, x) in arguments.items()}

@@ -218,7 +218,7 @@ class Plan:
         about = self.name(given), self.positional, self.defaults, self.result
         values = {path: x for path, (_, x) in places.items()}
         wanted = {path: spec for path, (spec, _) in places.items()}
-        return Call(*about, given | values, wanted)
+        return Call(*about, given | values, wanted, self.states)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted

@@ -46,8 +46,8 @@ def leading_axes(**arguments: Array) -> None:
 
 def same_structure(**trees: Any) -> None:
     """Check that pytrees, under their names, have the structure of the first."""
-    structures = {name: jax.tree.structure(tree) for name, tree in trees.items()}
-    (first, one), *others = cast(Any, structures.items())
+    structures = {n: cast(Any, jax.tree.structure(x)) for n, x in trees.items()}
+    (first, one), *others = structures.items()
     for name, other in others:
         if other != one:
             fail(

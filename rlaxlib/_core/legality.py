@@ -57,7 +57,11 @@ def unless(weight: Array, logits: Array) -> Array:
 
 
 def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:
-    """Return the gaps of any logits to the highest, and which are legal, as `gaps`."""
+    """Return the gaps of any logits to the highest, and which are legal, as `gaps`.
+
+    The highest is subtracted before the division by the temperature: a quotient of
+    large values would round their differences away.
+    """
     # The lowest float, divided by a higher temperature, would not be far below 0.
     temperature = safe.at_most(jnp.asarray(temperature), 1e36)
     # One array of the size of the logits less than a gap of 0 and a mask would take.
@@ -72,14 +76,3 @@ def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, A
 def legal(logits: Array, action_mask: Array | None = None) -> Array:
     """Return which actions are legal, as `gaps` does, `[..., A]`."""
     return gaps(logits, action_mask)[1]
-
-
-def softmax(logits: Array, temperature: ArrayLike = 1.0) -> Array:
-    """Return the softmax over the last axis, 0 if all logits are minus infinity.
-
-    The largest logit is subtracted before the division by the temperature: a quotient
-    of large values would round their differences away.
-    """
-    weights = jnp.exp(gaps(logits, temperature=temperature)[0])
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    return safe.divide(weights, total)

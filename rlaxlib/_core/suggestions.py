@@ -13,25 +13,6 @@ from typing import Any, NoReturn
 
 import jax
 
-# What people put before and after the name of an algorithm: `compute_gae`, `DQNLoss`.
-_BEFORE = re.compile(
-    "apply|batch(ed)?|build|calc(ulate)?|compute|create|estimate|get|make|update|vec"
-)
-_AFTER = re.compile(
-    "agent|config|error|estimat(e|or)|fn|function|loss|module|objective|planner|return|"
-    "target|trainer|update|weight|wrapper"
-)
-# What people put around the name of an argument: `mb_returns`, `new_values`.
-_FILLERS = {"b", "batch", "current", "mb", "new", "policy", "t", "tm1"}
-_SPELLINGS = {
-    "n": "num",
-    "λ": "lambda",
-    "ε": "epsilon",
-    "logp": "log_prob",
-    "logprob": "log_prob",
-    "reference": "ref",
-}
-
 
 @functools.cache
 def tables() -> dict[str, dict[str, Any]]:
@@ -40,6 +21,12 @@ def tables() -> dict[str, dict[str, Any]]:
 
     path = Path(__file__).parents[1] / "aliases.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _affixes(place: str) -> set[str]:
+    """Return words that people put around the names of functions and arguments."""
+    return {*tables()["affixes"][place].split()}
 
 
 def keywords(alias: str) -> list[str]:
@@ -93,8 +80,8 @@ def _trims(name: str) -> list[list[str]]:
     """Return the words of a name, first all of them, then with fewer affixes."""
     words = _words(name)
     count = range(len(words))
-    starts = [i for i in count if all(map(_BEFORE.fullmatch, words[:i]))]
-    ends = [i + 1 for i in count if all(map(_AFTER.fullmatch, words[i + 1 :]))]
+    starts = [i for i in count if _affixes("before") >= {*words[:i]}]
+    ends = [i + 1 for i in count if _affixes("after") >= {*words[i + 1 :]}]
     found = [words[i:j] for i in starts for j in ends if i < j]
     return sorted(found, key=len, reverse=True)
 
@@ -115,7 +102,7 @@ def _is_misspelt(name: str, other: str) -> bool:
 
 def _key(argument: str) -> str:
     """Return the words of an argument, without what it says of time."""
-    return " ".join(sorted({*_words(argument)} - _FILLERS))
+    return " ".join(sorted({*_words(argument)} - _affixes("argument")))
 
 
 def _stem(argument: str) -> str:
@@ -128,7 +115,8 @@ def _words(name: str) -> list[str]:
     """Split `DQNLoss` and `dqn_losses` into words, without the `s` of a plural."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     words = [re.sub(r"(?<=\w[^s])s$", "", x) for x in re.split(r"[\W_]+", text.lower())]
-    spelt = "_".join(_SPELLINGS.get(x, x) for x in words)
+    spellings = tables()["spellings"]
+    spelt = "_".join(spellings.get(x, x) for x in words)
     return [x for x in spelt.split("_") if x]
 
 

@@ -3,6 +3,7 @@
 import functools
 import typing
 
+import catalogue
 import contract
 import jax
 import numpy as np
@@ -94,6 +95,28 @@ def test_flags_and_options_refuse_what_they_are_not():
             for bad in [*wrong.get(spec.kind, ["none of these"]), *fractional]:
                 with pytest.raises(rlaxlib.ArgumentError, match=f"`{argument}` is"):
                     signature.check({argument: bad})
+
+
+WITH_DTYPE = {
+    "cosine_noise_schedule": (2,),
+    "linear_noise_schedule": (2,),
+    "one_hot": (np.arange(2), 2),
+    "popart": (1, 0.1, 0.1, 1.0),
+    "quantile_midpoints": (2,),
+}
+
+
+def test_dtypes_are_those_of_the_result():
+    """Of a float array or a state they are floats; else all that JAX has."""
+    public = [x for x in catalogue.ALL.values() if "dtype" in x.names]
+    assert {x.function.__name__ for x in public} == WITH_DTYPE.keys()
+    nonsense = (None, 3, "none of these", ",", "f4,f4", ">f4", np.longdouble, object)
+    for name, arguments in WITH_DTYPE.items():
+        others = () if name == "one_hot" else (np.int32, bool, complex)
+        for bad in (*nonsense, *others):
+            message = f"^{name}: `dtype` is .*, must be the dtype of "
+            with pytest.raises(rlaxlib.ArgumentError, match=message):
+                getattr(rlaxlib, name)(*arguments, dtype=bad)
 
 
 def test_every_option_says_what_it_may_be():

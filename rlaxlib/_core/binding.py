@@ -81,6 +81,14 @@ def is_in_jax(dtype: Any) -> bool:
     return is_number and getattr(dtype, "isnative", True) and not is_long
 
 
+def dtype_of(value: Any) -> Any:
+    """Return the dtype that a value such as `"float32"` names, or None."""
+    try:
+        return None if value is None else np.dtype(value)
+    except (TypeError, SyntaxError):
+        return None
+
+
 def has_kind(type_: Type, spec: Spec) -> bool:
     """Return whether a spec takes a value of a type, apart from its shape."""
     shape, dtype, _ = type_

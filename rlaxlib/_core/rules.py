@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core import streams
+from rlaxlib._core import binding, streams
 from rlaxlib._core.errors import describe, problem
 from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
 
@@ -151,6 +151,16 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         raise problem(f"`{name}` is traced, must be {must}")
     if not is_right:
         raise problem(f"`{name}` is {describe(value)}, must be {must}")
+
+
+def check_dtype(name: str, value: Any, result: Spec) -> None:
+    """Check that a dtype is one of the result; an object has floats."""
+    spec = result if result.is_array else Spec("Float")
+    dtype = binding.dtype_of(value)
+    if dtype is None or not binding.has_kind(((), dtype, True), spec):
+        found = describe(value) if dtype is None else dtype
+        must = f"must be the dtype of {binding.KINDS[spec.kind][2]}"
+        raise problem(f"`{name}` is {found}, {must}")
 
 
 def _concrete(value: Any) -> Any:

@@ -133,7 +133,9 @@ class Plan:
         others = {n: x for n, x in self.specs.items() if n not in self.arrays}
         self.static = {n: object if x.is_static else bool for n, x in others.items()}
         self.callables = [n for n, x in self.bare.items() if x.kind == "Function"]
-        self.functions = [n for n, x in self.bare.items() if x.kind != "Setting"]
+        self.dtypes = [n for n, x in self.bare.items() if x.kind == "DType"]
+        settings = "Setting", "DType"
+        self.functions = [n for n, x in self.bare.items() if x.kind not in settings]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
@@ -223,7 +225,7 @@ class Plan:
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
     ) -> None:
-        """Check the rules of values on the host, and that functions are some."""
+        """Check the rules of values on the host, and the types of bare ones."""
         sizes, mask = fitted.bound.sizes, given.get("sample_mask")
         for path, place, spec, is_masked in fitted.ruled:
             own = mask if is_masked else None
@@ -233,6 +235,8 @@ class Plan:
             if not (function is None or callable(function)):
                 found = errors.describe(function)
                 raise errors.problem(f"`{name}` is {found}, must be a function")
+        for name in filter(given.__contains__, self.dtypes):
+            rules.check_dtype(name, given[name], self.result)
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 

@@ -52,7 +52,7 @@ _TEXT = re.compile(
 )
 _NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 _UNIONS = (Union, types.UnionType)
-_SETTINGS = {types.NoneType, *typing.get_args(AxisName), *typing.get_args(DTypeLike)}
+_SETTINGS = {types.NoneType, *typing.get_args(AxisName)}
 
 
 class Interval(NamedTuple):
@@ -74,7 +74,7 @@ class Spec(NamedTuple):
     Attributes:
         kind: A kind of array, such as `Float`; `Flag` of a bool; `Static` or `Literal`;
             `Record`, `Tuple` or `Sequence` of what contains others; `Setting` of axis
-            names and dtypes; `Function`; `Object` of several functions; or `Other`.
+            names; `DType`; `Function`; `Object` of several functions; or `Other`.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
@@ -114,7 +114,7 @@ class Spec(NamedTuple):
     @property
     def is_bare(self) -> bool:
         """Whether it says nothing of arrays or Python values."""
-        return self.kind in ("Setting", "Function", "Object", "Other")
+        return self.kind in ("Setting", "DType", "Function", "Object", "Other")
 
     @property
     def text(self) -> str:
@@ -138,6 +138,8 @@ def read(annotation: Any) -> Spec:
         return Spec("Function", type=annotation)
     if inspect.isclass(annotation) and issubclass(annotation, FunctionTuple):
         return Spec("Object", type=annotation)
+    if annotation == DTypeLike:
+        return Spec("DType", type=annotation)
     union = {*args} if origin in _UNIONS else {annotation}
     if union <= _SETTINGS:
         return Spec("Setting", type=annotation)

@@ -359,7 +359,7 @@ def running_moments(
         for entries to ignore, which may be NaN; its axes are the first of each leaf.
         Without an entry, the state stays the same. Of a state,
         `moments()` returns mean and variance without a gradient,
-        `normalize(tree, clip=10.0)` normalises entries, `merge(other)` joins two.
+        `normalize(tree)` normalises entries, `merge(other)` joins two.
 
     Raises:
         ArgumentError: If a leaf, mask or tree does not fit the state.

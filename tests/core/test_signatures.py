@@ -148,7 +148,7 @@ def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
         (Sequence[tuple[VECTOR, SCALAR]], "Sequence"),
         (Sequence[VECTOR] | None, "Sequence"),
         (str | Sequence[str] | None, "Setting"),
-        (jax.typing.DTypeLike, "Setting"),
+        (jax.typing.DTypeLike, "DType"),
         (Callable[[Any], Any] | None, "Function"),
         (rlaxlib.BanditState, "Record"),
         (rlaxlib.TxPair, "Object"),

@@ -258,6 +258,6 @@ def mrn_distance(
         Distances with Interval Quasimetric Embeddings*, appendix C.2, 2022.
         https://arxiv.org/abs/2211.15120
     """
-    square = jnp.sum(jnp.square(embedding - goal_embedding))
+    distance = safe.norm(embedding - goal_embedding)
     far = safe.largest(residual - goal_residual)
-    return safe.sqrt(square) + safe.relu(far)
+    return distance + safe.relu(far)

@@ -160,8 +160,7 @@ def gradient_penalty(
         Ishaan Gulrajani and others, *Improved Training of Wasserstein GANs*, 2017.
         https://arxiv.org/abs/1704.00028
     """
-    squared = jnp.sum(jnp.square(gradient))
-    return jnp.square(safe.sqrt(squared) - target_norm)
+    return jnp.square(safe.norm(gradient) - target_norm)
 
 
 @checked

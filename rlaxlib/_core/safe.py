@@ -83,6 +83,24 @@ def sqrt(x: Array) -> Array:
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
 
 
+def norm(x: Array) -> Array:
+    """Return the Euclidean norms of vectors `[..., D]`, with a gradient of 0 at 0."""
+    return polar(x)[0][..., 0]
+
+
+def polar(x: Array) -> tuple[Array, Array]:
+    """Return norms `[..., 1]` and directions of vectors `[..., D]`.
+
+    Both and their gradients are 0 at 0. The squares of small or large entries
+    themselves would underflow or overflow.
+    """
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    scale = jnp.where((largest > 0) & (largest < jnp.inf), largest, 1)
+    x = x / scale
+    length = sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True))
+    return scale * length, divide(x, length)
+
+
 def log(x: Array, otherwise: ArrayLike = -jnp.inf) -> Array:
     """Return `log(x)`, and `otherwise` where `x` is 0, with a derivative of 0 there."""
     is_zero = x == 0

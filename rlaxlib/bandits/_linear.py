@@ -117,8 +117,7 @@ def linucb_scores(
         Yasin Abbasi-Yadkori, Dávid Pál and Csaba Szepesvári, *Improved Algorithms for
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
-    square = jnp.sum(jnp.square(_matmul(contexts, state.root)), axis=-1)
-    width = safe.sqrt(square)
+    width = safe.norm(_matmul(contexts, state.root))
     return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
 
 

@@ -52,8 +52,7 @@ def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]
         Gaon An and others, *Uncertainty-Based Offline Reinforcement Learning with
         Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
-    norm = _norm(gradients)[:, None]
-    u = safe.divide(gradients, norm)  # A gradient of 0 has no direction.
+    _, u = safe.polar(gradients)
     total = jnp.sum(jnp.square(jnp.sum(u, axis=0))) - jnp.sum(jnp.square(u))
     return total / max(len(gradients) - 1, 1)
 
@@ -157,16 +156,11 @@ def maximum_mean_discrepancy(
     def mean(x: Array, y: Array) -> Array:
         difference = x[:, None] - y[None, :]
         if kind == "gaussian":
-            squared = jnp.sum(jnp.square(difference), axis=-1)
-            return jnp.mean(jnp.exp(-squared / (2 * bandwidth**2)))
+            squared = jnp.sum(jnp.square(difference / bandwidth), axis=-1)
+            return jnp.mean(jnp.exp(-0.5 * squared))
         if kind == "laplacian":
             absolute = jnp.sum(safe.absolute(difference), axis=-1)
             return jnp.mean(jnp.exp(-absolute / bandwidth))
-        return jnp.mean(-_norm(difference))
+        return jnp.mean(-safe.norm(difference))
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)
-
-
-def _norm(x: Array) -> Array:
-    """Return the Euclidean norm along the last axis, with a gradient of 0 at 0."""
-    return safe.sqrt(jnp.sum(jnp.square(x), axis=-1))

@@ -524,7 +524,7 @@ def invert_gradients(
         Parameterized Action Space*, section 5.3, 2016. https://arxiv.org/abs/1511.04143
     """
     room = jnp.where(dqda_t > 0, maximum - a_t, a_t - minimum)
-    return dqda_t * room / (maximum - minimum)
+    return dqda_t * (room / (maximum - minimum))
 
 
 def _policy_and_values(
@@ -537,13 +537,9 @@ def _policy_and_values(
 
 def _clip_by_norm(x: Array, maximum: Array) -> Array:
     """Return a vector with its norm clipped, `min(|x|, maximum) x / |x|`."""
-    # The squares of the entries themselves would overflow or underflow.
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
-    scaled = x / jnp.where(largest > 0, largest, 1)
-    norm = jnp.sqrt(jnp.where(largest > 0, jnp.sum(jnp.square(scaled)), 1))
-    length = largest * norm
+    norm, direction = safe.polar(x)
     # `minimum` would halve the gradient of a vector that was clipped before.
-    return jnp.where(length > maximum, maximum, length) * (scaled / norm)
+    return jnp.where(norm > maximum, maximum, norm) * direction
 
 
 def _weights(

@@ -387,13 +387,10 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    # The squares of small entries themselves would underflow.
-    largest = jax.lax.stop_gradient(safe.largest(jnp.abs(kl_gradient), -1)[..., None])
-    scale = jnp.where(largest == 0, 1, largest)
-    direction = kl_gradient / scale
-    excess = safe.dot(direction, gradient)[..., None] - max_change / scale
-    square = jnp.sum(jnp.square(direction), axis=-1, keepdims=True)
-    return gradient - safe.divide(safe.relu(excess), square) * direction
+    norm, direction = safe.polar(kl_gradient)
+    along = safe.dot(direction, gradient)[..., None]
+    excess = safe.relu(along - safe.divide(max_change, norm))
+    return gradient - excess * direction
 
 
 def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:

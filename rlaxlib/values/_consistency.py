@@ -63,5 +63,5 @@ def cosine_consistency_loss(
 
 def _normalize(x: Array) -> Array:
     """Divide vectors by their norms, and leave those of norm 0."""
-    square = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
-    return x / jnp.sqrt(jnp.where(square > 0, square, 1))
+    norm, direction = safe.polar(x)
+    return jnp.where(norm == 0, x, direction)

@@ -9,6 +9,7 @@ import shared_product
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import rlaxlib
 from rlaxlib._core import safe
 
 BAD = [np.inf, -np.inf, np.nan]
@@ -148,3 +149,63 @@ def test_one_jaxlib_alone_sums_a_product_wrongly():
     else:
         message = "this jaxlib has the fault too: name it in `safe.dot` and the guide"
         assert not is_wrong, message
+
+
+# --- Vectors of which only the direction counts, or that a norm measures. ---
+
+VECTORS = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+
+
+def mmd(kind):
+    return lambda x, scale: rlaxlib.maximum_mean_discrepancy(*x, kind, scale)
+
+
+# Functions of vectors and their scale, and the power of the scale in the result.
+SCALED = {
+    "cosine_consistency_loss": (
+        lambda x, scale: rlaxlib.cosine_consistency_loss(
+            *x, stop_target_gradients=False
+        ),
+        0,
+    ),
+    "edac_diversity_loss": (lambda x, scale: rlaxlib.edac_diversity_loss(x[0]), 0),
+    "invert_gradients": (
+        lambda x, scale: rlaxlib.invert_gradients(
+            x[0, 0], x[1, 0], -5 * scale, 5 * scale
+        ),
+        1,
+    ),
+    "maximum_mean_discrepancy, energy": (mmd("energy"), 1),
+    "maximum_mean_discrepancy, gaussian": (mmd("gaussian"), 0),
+    "maximum_mean_discrepancy, laplacian": (mmd("laplacian"), 0),
+    "mrn_distance": (
+        lambda x, scale: rlaxlib.mrn_distance(x[0, 0], x[0, 1], x[1, 0], x[1, 1]),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_vectors_count_by_their_directions_at_any_scale(name):
+    """The squares of 1e-20 and 1e20 are 0 and infinite in single precision."""
+    function, power = SCALED[name]
+
+    @jax.jit
+    @jax.value_and_grad
+    def evaluate(x, scale):
+        return jnp.sum(function(scale * x, scale) / scale**power)
+
+    value, gradient = evaluate(VECTORS, 1.0)
+    for scale in (1e-20, 1e20):
+        found = evaluate(VECTORS, scale)
+        np.testing.assert_allclose(found[0], value, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found[1], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_a_vector_of_0_has_no_direction_and_an_infinite_one_an_infinite_norm():
+    (norm, direction), pull = jax.vjp(safe.polar, jnp.zeros(3))
+    assert not np.any(norm)
+    assert not np.any(direction)
+    assert not np.any(pull((jnp.ones(1), jnp.ones(3)))[0])
+    assert safe.norm(jnp.array([1.0, -np.inf])) == np.inf
+    assert np.isnan(safe.norm(jnp.array([np.inf, np.nan])))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rlaxlib
+from rlaxlib._core.specs import Interval
 
 LOGITS = (
     "action_logits",
@@ -45,6 +46,7 @@ COUNTS = {
     "rpg_loss": "the regrets are of all actions",
     "unimix_logits": "the uniform distribution is over all classes",
 }
+NEVER_EMPTY = ("categorical_mpo_loss",)  # A divergence that is infinite, of a network.
 UNIFORM = ("categorical_regression_loss", "diayn_reward", "rpg_loss", "unimix_logits")
 LOWEST = float(np.finfo(np.float32).min)
 TEMPERATURES = (0.1, 0.5, 0.9, 1.0, 2.0, 10.0)
@@ -219,6 +221,18 @@ def test_masked_logits_count_as_deleted(row):
     for kept in (3, 1):
         if fits(row, kept):
             compare(row, run, kept, fills, temperatures_of(row))
+    if row.name not in NEVER_EMPTY:
+        assert_no_nan_without_entries(row, run)
+
+
+def assert_no_nan_without_entries(row, run):
+    """Mask all entries of one argument, and of all: padding has no legal action."""
+    given, every = sampled(row, 3, np.float32), masked_names(row)
+    is_kept = np.ones(given[every[0]].shape[-1], bool)
+    for names in [*((name,) for name in every), every]:
+        masked = {n: np.full_like(given[n], -np.inf) for n in names}
+        found = jax.tree.leaves(run(np.float32(1), given | masked, is_kept))
+        assert not any(np.any(np.isnan(x)) for x in found if contract.is_float(x))
 
 
 @pytest.mark.trust
@@ -270,6 +284,62 @@ def test_masked_logits_give_finite_gradients(row):
         masked = {n: replaced(given[n], 3, fill) for n in masked_names(row)}
         _, gradients = run(np.float32(1), given | masked, np.arange(4) < 3)
         assert all(np.all(np.isfinite(x)) for x in gradients.values())
+
+
+@pytest.mark.parametrize("losses", [0.0, np.inf])
+def test_bandits_without_a_possible_arm_explore_all_alike(losses):
+    uniform = np.full(4, 0.25)
+    losses = np.full(4, losses, np.float32)
+    for probs in (
+        rlaxlib.exp3_probabilities(-losses, 0.5),
+        rlaxlib.tsallis_inf_probabilities(losses, 0.5),
+    ):
+        np.testing.assert_allclose(probs, uniform, rtol=1e-6)
+
+
+# --- Actions of the data that are impossible. ---
+
+
+# Functions whose value is the mean of all actions: infinity minus infinity.
+OF_MEANS = ("acer_policy_loss", "counterfactual_advantage")
+
+
+def taken(row):
+    """Yield the names of values of all actions, and of the actions taken there."""
+    for index in filter(row.specs.__contains__, row.index_names):
+        of_index = row.specs[index]
+        axes = [rule.high for rule in of_index.rules if isinstance(rule, Interval)]
+        for name, spec in row.specs.items():
+            is_next = index.endswith("_tm1") and name.endswith("_t")
+            whole = [each for each in spec.shapes if each and each[-1] in axes]
+            is_alike = any(each[:-1] in of_index.shapes for each in whole)
+            is_data = spec.is_float and not spec.rules and "." not in name
+            if is_alike and is_data and not is_next:
+                yield name, index
+
+
+TAKEN = [
+    row
+    for row in contract.collect()
+    if row.key is None and row.name not in OF_MEANS and any(taken(row))
+]
+
+
+@each([*{row.name: row for row in TAKEN}.values()])
+def test_an_impossible_action_of_the_data_gives_no_nan(row):
+    """Its value is minus infinity, and then that of another action as well."""
+    for name, index in taken(row):
+        given = row.inputs()
+        if name not in given:
+            continue
+        first = (0,) * given[index].ndim
+        for further in range(2):
+            values = np.array(given[name])
+            values[first][(given[index][first] + further) % values.shape[-1]] = -np.inf
+            given[name] = values
+            found = jax.tree.leaves(row.call()(**given))
+            nan = [np.any(np.isnan(x)) for x in found if contract.is_float(x)]
+            assert not any(nan), (name, index)
 
 
 def test_the_lowest_float_masks_as_the_definition_says():

@@ -77,6 +77,7 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
+    log_weights = jnp.where(jnp.all(log_weights == -jnp.inf), 0, log_weights)
     log_weights = legality.unless(1 - exploration, log_weights)
     probs = distributions.softmax().probs(log_weights)
     return safe.product(1 - exploration, probs) + exploration * uniform
@@ -165,7 +166,8 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    gap = safe.product(step_size, losses - safe.smallest(losses))
+    least = safe.smallest(losses)
+    gap = safe.product(step_size, jnp.where(losses == least, 0, losses - least))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.

@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
+from rlaxlib import distributions
 from rlaxlib._core import (
     checks,
     devices,
@@ -234,8 +235,8 @@ def icm_loss(
     error = predicted_features - jax.lax.stop_gradient(features)
     error = safe.unless(beta, error, error)
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    log_p = jax.nn.log_softmax(legality.unless(1 - beta, action_logits))
-    inverse_loss = -indexing.pick(log_p, a)
+    action_logits = legality.unless(1 - beta, action_logits)
+    inverse_loss = -distributions.softmax().log_prob(a, action_logits)
     loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
     reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
     return loss, IcmOutputs(forward_loss, inverse_loss, reward)

@@ -176,7 +176,8 @@ def linear_token_log_probs(
             changes memory and speed, not the result.
         bias: Bias :math:`b` of the output layer, shape `[V]`, or None.
         kept: Tokens :math:`S_t` that top-k or top-p sampling kept, each in [-1, V), -1
-            for none, shape `[T, M]`; or None for all. The others have probability 0.
+            for none, shape `[T, M]`; or None for all. The others have probability 0;
+            without any, :math:`π` is uniform.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
@@ -293,7 +294,8 @@ def _linear_fwd(
     picked = jnp.sum(picked, axis=1)
     log_prob = (picked - maximum[:, None]) / temperature[..., 0]
     log_prob = log_prob - jnp.log(total)[:, None]
-    log_prob = jnp.where(picked <= _MASKED, -jnp.inf, log_prob)
+    is_impossible = (picked <= _MASKED) & (maximum > _MASKED)[:, None]
+    log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)
     entropy = jnp.log(total) - weighted / total if with_entropy else None
     return (log_prob, entropy), (inputs, maximum, total, entropy)
 
@@ -386,8 +388,8 @@ class _Chunk(NamedTuple):
     """A part of the vocabulary.
 
     Attributes:
-        logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are not kept or that the
-            chunk before has too.
+        logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are impossible or not
+            kept, and twice that for those that the chunk before has too.
         derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]`.
         places: Where the tokens stand among the logits, as `_places`, `[T, K]`.
         weights: Weights of the head, `[D, N, C]`.
@@ -455,9 +457,11 @@ def _chunk(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
         x, derivative = inputs.soft_cap * bounded, 1 - bounded * bounded
     place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
     is_new = place >= index * chunks.width
-    x = jnp.where(is_new, x, _MASKED)
+    x = jnp.where(x <= _MASKED, _MASKED, x)
     if inputs.kept is not None:
         x = jnp.where(_is_kept(_places(inputs.kept, chunks, index), x), x, _MASKED)
+    # Of impossible tokens alone, each has the same probability, but counts once.
+    x = jnp.where(is_new, x, 2 * _MASKED)
     return _Chunk(x, derivative, _places(inputs.tokens, chunks, index), weights)
 
 

@@ -397,8 +397,8 @@ def generalized_jsd(
         from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
     # `0 * -inf` would be NaN.
-    q = safe.at_least(jax.nn.log_softmax(student_logits), _IMPOSSIBLE)
-    p = safe.at_least(jax.nn.log_softmax(teacher_logits), _IMPOSSIBLE)
+    q = jax.nn.log_softmax(safe.at_least(student_logits, _IMPOSSIBLE))
+    p = jax.nn.log_softmax(safe.at_least(teacher_logits, _IMPOSSIBLE))
     if top_k is not None:
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from rlaxlib import arrays
+from rlaxlib import distributions
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
@@ -104,7 +104,8 @@ def discrete_cql_loss(
         action_mask: True for legal actions, plus the data's, shape `[A]`; or None.
 
     Returns:
-        Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
+        Loss, at least 0, shape `[]`; infinite if :math:`q(a)` is minus infinity, NaN if
+        a traced action is outside [0, A).
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -117,11 +118,9 @@ def discrete_cql_loss(
         Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
         Learning*, 2020. https://arxiv.org/abs/2006.04779
     """
-    gap = q - arrays.batched_index(q, a)
     if action_mask is not None:
-        legal = action_mask | (jnp.arange(q.size) == a.astype(int))
-        gap = jnp.where(legal, gap, -jnp.inf)
-    return jax.nn.logsumexp(gap)
+        action_mask = action_mask | (jnp.arange(q.size) == a.astype(int))
+    return -distributions.softmax().log_prob(a, q, action_mask=action_mask)
 
 
 @checked

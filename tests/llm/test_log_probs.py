@@ -326,6 +326,47 @@ def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("kept", [None, np.full((2, 3), -1, np.int32)])
+def test_positions_without_a_possible_token_equal_those_of_logits(kept):
+    """With a vocabulary of 320 in chunks of 128, tokens belong to two chunks."""
+    rng = np.random.default_rng(0)
+    hidden, head = (
+        rng.normal(size=size).astype(np.float32) for size in [(2, 4), (4, 320)]
+    )
+    tokens = np.array([0, 319])
+    bias = np.full(320, -np.inf if kept is None else 1.0, np.float32)
+
+    def outputs(function):
+        def total(temperature, *arguments):
+            log_prob, entropy = function(*arguments, tokens, temperature)
+            return jnp.sum(log_prob + 2 * entropy), (log_prob, entropy)
+
+        return jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))
+
+    def linear(hidden, head, tokens, temperature):
+        return rlaxlib.linear_token_log_probs(
+            *(hidden, head, tokens, temperature, None, 128),
+            bias=bias,
+            kept=kept,
+            with_entropy=True,
+        )
+
+    def dense(hidden, head, tokens, temperature):
+        logits = jnp.where(hidden @ head == np.inf, 0.0, -np.inf)
+        log_probs = rlaxlib.token_log_probs
+        return log_probs(logits, tokens, temperature, with_entropy=True)
+
+    for temperature in (0.5, 10.0):
+        arguments = np.float32(temperature), hidden, head
+        (_, found), gradients = outputs(linear)(*arguments)
+        (_, right), zeros = outputs(dense)(*arguments)
+        close(found, right, rtol=1e-6)
+        close(found[1], np.log(320), rtol=1e-6)
+        for one, other in zip(gradients, zeros, strict=True):
+            close(one, other, rtol=0)
+            assert not np.any(other)
+
+
 def test_extreme_hidden_states_give_finite_values_and_gradients():
     def loss(hidden):
         outputs = rlaxlib.linear_token_log_probs(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import catalog
 import equations
-import latex2mathml.converter
 import pages
 from docutils import nodes
+from math_core import LatexToMathML
 from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
 
@@ -95,24 +95,13 @@ def read_equations(app, doctree):
 
 def write_mathml(writer, node):
     """Write an equation as MathML, which browsers show without a script."""
-    if isinstance(node, nodes.math):
-        writer.body.append(_mathml(node.astext(), "inline"))
-        raise nodes.SkipNode
+    block = isinstance(node, nodes.math_block)
+    convert = LatexToMathML(fancy_error=False).convert_with_local_state
     for line in node.astext().split("\n\n"):
         parts = re.split(r"\\qquad(?!.*\\end)", line, flags=re.S)
-        body = "".join(_mathml(part, "block") for part in parts)
-        writer.body.append(f'<div class="equations">{body}</div>')
+        body = "".join(convert(part, displaystyle=block) for part in parts)
+        writer.body.append(f'<div class="equations">{body}</div>' if block else body)
     raise nodes.SkipNode
-
-
-def _mathml(tex, display):
-    text = latex2mathml.converter.convert(tex, display=display)
-    # Room after `log`, if no parenthesis follows, and none after the sign of a number.
-    text = re.sub(r"(<mi>\w{2,}</mi>)(?=<m[^o])", r'\1<mspace width="0.17em" />', text)
-    # None before a parenthesis, as after `min`.
-    text = re.sub(r"<mo(>\w{2,}</mo><mo)", r'<mo lspace="0.17em" rspace="0"\1', text)
-    signs = "&#x0(?:003D|0028|002C);</mo>"
-    return re.sub(f"({signs}<mo)(>&#x02212;)", r'\1 form="prefix"\2', text)
 
 
 # --- Pages as a browser shows them. ---

@@ -59,12 +59,6 @@ class Part(NamedTuple):
     kind: str  # That of `TOKEN`, or "group" for what stands in brackets.
     spaced: bool = False  # Whether a space stands before it.
 
-    @property
-    def bare(self):
-        """Return the LaTeX without the parentheses about all of it."""
-        match = re.fullmatch(r"(?:\\left)?\( (.*) (?:\\right)?\)", self.tex)
-        return match[1] if match and self.kind == "group" else self.tex
-
 
 def to_tex(text):
     r"""Return LaTeX for a block: a blank line between lines, and `\qquad` in them."""
@@ -143,7 +137,7 @@ def _append(parts, part):
         power = f"{parts.pop().tex}{{{part.tex}}}"
         parts[-1] = parts[-1]._replace(tex=parts[-1].tex + power)
     elif last.kind == "root":
-        parts[-1] = Part(rf"\sqrt{{{part.bare}}}", "factor", last.spaced)
+        parts[-1] = Part(rf"\sqrt{{{_bare([part])}}}", "factor", last.spaced)
     else:
         parts.append(part)
 
@@ -191,7 +185,10 @@ def _with_fractions(parts, slash=False):
 
 
 def _bare(parts):
-    return parts[0].bare if len(parts) == 1 else _joined(parts)
+    """Join parts, without the parentheses about all of them."""
+    tex = _joined(parts)
+    match = re.fullmatch(r"(?:\\left)?\( (.*) (?:\\right)?\)", tex)
+    return match[1] if match and [x.kind for x in parts] == ["group"] else tex
 
 
 def _joined(parts):

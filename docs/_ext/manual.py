@@ -58,9 +58,8 @@ def prepare_docstring(app, what, name, thing, options, lines):
     These are the arguments that a variant takes from another function, equations, and
     `A tuple of two: ...`, which napoleon reads as a type.
     """
-    if any(line.startswith("    Other arguments: as ") for line in lines):
-        lines[:] = catalog.complete(thing).split("\n")
-    text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
+    text = catalog.complete(thing) if inspect.isfunction(thing) else "\n".join(lines)
+    text = re.sub(r"^Returns:\n +", ":returns: ", text, flags=re.M)
     lines[:] = pages.with_math(text).split("\n")
 
 
@@ -147,6 +146,4 @@ def setup(app):
     app.connect("doctree-read", keep_summary)
     app.connect("html-page-context", prepare, priority=100)
     app.connect("html-page-context", break_names, priority=900)
-    app.add_css_file("manual.css")
-    app.add_js_file("manual.js", defer="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -110,7 +110,7 @@ def examples():
     return {name: (EXAMPLES / f"{name}.py").read_text("utf-8") for name in names}
 
 
-# --- Uses. ---
+# --- Uses, and names of others. ---
 
 
 @functools.cache
@@ -140,6 +140,16 @@ def similar(name):
     return [each for each in listed if each != name]
 
 
+@functools.cache
+def known_as():
+    """Return the keywords of each name, and whether each leads to it first."""
+    found = {}
+    for alias, names in CONCEPTS.items():
+        for name, keyword in itertools.product(names, suggestions.keywords(alias)):
+            found.setdefault(name, {})[keyword] = name == names[0]
+    return found
+
+
 # --- Papers. ---
 
 
@@ -166,16 +176,3 @@ def papers():
         for entry in filter(None, text.strip().split("\n\n")):
             found.setdefault(parse(" ".join(entry.split())), []).append(name)
     return dict(sorted(found.items()))
-
-
-# --- Names of others. ---
-
-
-@functools.cache
-def known_as():
-    """Return the keywords of each name, and whether each leads to it first."""
-    found = {}
-    for alias, names in CONCEPTS.items():
-        for name, keyword in itertools.product(names, suggestions.keywords(alias)):
-            found.setdefault(name, {})[keyword] = name == names[0]
-    return found

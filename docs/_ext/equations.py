@@ -13,7 +13,7 @@ In docstrings they are plain text, since `help()` shows them as they are written
 - A fraction alone in parentheses is shown without them, as in `(1/n) ∑_i x_i`, if they
   do not hold the arguments of a function, as in `f(a/b)`.
 - `1[x > 0]` is an indicator, `E[x]` an expectation, and `π(a | s)` has a condition.
-- Words are names of functions if `SIGNS` has them, or if they have indices or
+- Words are names of functions if `FUNCTIONS` has them, or if they have indices or
   arguments. Others are text.
 - A brace and a space open cases, each with a line, its condition after three spaces,
   and what holds of all at the end:
@@ -33,14 +33,14 @@ FUNCTIONS = {
     **{x: rf"\operatorname{{{x}}}" for x in ("KL", "arsinh", "logsumexp")},
     "argmax": r"\operatorname*{argmax}",
 }
-# LaTeX has fonts with all other signs.
+# The fonts have all other signs.
 SIGNS = {"|": r"\mid", "‖": r"\,\|\,", "~": r"\sim", "·": r"\cdot", "mod": r"\bmod"}
 SIGNS |= {"…": r"\dots", "⋯": r"\cdots", "½": r"\tfrac12", "Normal": r"\mathcal{N}"}
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 ACCENTS = {"\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar"}
 TOKEN = re.compile(
     rf"""(?P<space>\s*)(?:`(?P<texttt>[^`]+)`
-    | (?P<operator>:= | [-=<>+,;.:≤≥≠≈∝~∈∋⊆←⇒·] | mod\b | (?<=\s)[|‖](?=\s))
+    | (?P<operator>:= | \\qquad | [-=<>+,;.:≤≥≠≈∝~∈∋⊆←⇒·] | mod\b | (?<=\s)[|‖](?=\s))
     | (?P<factor>\d+(?:\.\d+)? | Normal | \\top | [∂∇¬½…⋯∞*])
     | (?P<function>(?<![_^])(?:{"|".join(FUNCTIONS)})(?![a-z]))
     | (?P<operatorname>(?<![_^])[A-Za-z]{{2,}}(?=[(\[_]))
@@ -70,22 +70,19 @@ def to_tex(text):
 def _line(line):
     first, *rest = line.split("\n{ ")
     if not rest:
-        return _side_by_side(line)
+        return to_inline_tex(line)
     before, _, value = first.rpartition("{ ")
     cases = [re.split(" {3,}", case, maxsplit=2) for case in (value, *rest)]
     # A row that begins with a bracket would be read as an option without the braces.
     rows = r" \\ {} ".join(" & ".join(map(to_inline_tex, case[:2])) for case in cases)
     rows = rows.replace(r"\frac", r"\dfrac")
     tex = rf"{to_inline_tex(before)} \begin{{cases}} {{}} {rows} \end{{cases}}"
-    return r" \qquad ".join([tex, *map(_side_by_side, cases[-1][2:])])
-
-
-def _side_by_side(text):
-    return r" \qquad ".join(map(to_inline_tex, re.split(" {3,}", text)))
+    return r" \qquad ".join([tex, *map(to_inline_tex, cases[-1][2:])])
 
 
 def to_inline_tex(text):
     """Return LaTeX for what stands in a line of text."""
+    text = re.sub(r"(?<=\S) {3,}", r" \\qquad ", text)
     text = unicodedata.normalize("NFC", " ".join(text.split()))
     text = re.sub("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+)", r"^{\1}", text.replace("ᵀ", r"^{\top}"))
     text = re.sub(r"\b1(?=\[)", "𝟙", re.sub(r"\bE(?=[\[_])", "𝔼", text))

@@ -70,7 +70,7 @@ def widen_columns(app, doctree):
     """
     for table in doctree.findall(nodes.table) if app.builder.format == "latex" else ():
         if len(list(table.findall(nodes.colspec))) <= 4:
-            table["classes"] = ["colwidths-given"]
+            table["classes"].append("colwidths-given")
         if len(list(table.findall(nodes.row))) > 12:
             table["classes"].append("longtable")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,8 @@ _OF_DATA = (
     "This looks like a batch, but the function takes one example. Map it over the "
     "batch with jax.vmap"
 )
+# Parts of the names of what all examples may share: supports, levels, times of flows.
+_SHARED = re.compile("atoms|bins|tau|next_t")
 _OF_SETTINGS = (
     "Data such as logits belong to the methods of the result. For a batch of settings, "
     "map the function over it with jax.vmap"
@@ -39,6 +42,7 @@ class Call(NamedTuple):
         result: The spec of its result.
         given: All arguments.
         wanted: The specs of those that are arrays.
+        states: Names of states that it returns anew.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Call(NamedTuple):
     result: Spec
     given: Mapping[str, Any]
     wanted: Mapping[str, Spec]
+    states: Collection[str] = ()
 
     @property
     def order(self) -> str:
@@ -106,9 +111,12 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     if not found:
         return []
     first = _OF_SETTINGS if call.result.kind == "Object" else _OF_DATA
-    if any("." in n and x is None for y in found.values() for n, x in y[0].items()):
-        first += ", or, to update one state, call it in turn, with jax.lax.scan"
-    elif len(found) > 1:
+    shared = [n for ways in found.values() for n, x in ways[0].items() if x is None]
+    if not {*call.states}.isdisjoint(map(specs.argument_of, shared)):
+        turn = "call it in turn, with jax.lax.scan"
+        way = "give both an `axis_name`" if "axis_name" in call.defaults else turn
+        return [f"{first}, or, to update one state, {way}."]
+    if len(found) > 1:
         first += ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
     calls = [
         f"  {line}{f'  # {layout}' * is_timed}"
@@ -153,11 +161,12 @@ def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]
 def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     """Return whether all examples of a batch may have an argument in common.
 
-    Settings and tables may be, such as a temperature or the atoms of a distribution.
-    The data of a step may not, such as an action: nobody has the same for all.
+    Settings, states and tables may be, such as a temperature or atoms. The data of a
+    step may not, such as an action: nobody has the same for all.
     """
     spec = call.wanted[name]
-    if name in call.defaults or spec.kind == "Key" or has_many(spec):
+    is_setting = name in call.defaults or spec.kind == "Key" or "." in name
+    if is_setting or has_many(spec) or _SHARED.search(name):
         return True
     is_of_step = spec.kind == "Int" or name.endswith(("_t", "_tm1"))
     is_stream = _is_time(spec.shapes[0]) or spec.shapes in roles
@@ -165,19 +174,26 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
 
 
 def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
-    """Write a call of `jax.vmap`, to paste; nothing if arguments contain arrays.
+    """Write a call of `jax.vmap`, to paste; nothing if settings contain arrays.
 
     It has a lambda if there are arguments by keyword, which `jax.vmap` would map over
     their first axis.
     """
     given = call.given
+    size = next(shapes[n][x] for n, x in axes.items() if x is not None)
+    whole: dict[str, set[int | None]] = {}
+    for path, axis in axes.items():
+        whole.setdefault(specs.argument_of(path), set()).add(axis)
+    if any(len(each) > 1 for each in whole.values()):
+        return ""
+    axes = {n: each.pop() for n, each in whole.items()}
     order = dict.fromkeys([*call.positional, *given])
     passed = [n for n in order if n.isidentifier() and call.is_set(n)]
     leaves = jax.tree.leaves([given[n] for n in passed if n not in axes])
     if not call.name.isidentifier() or any(hasattr(x, "shape") for x in leaves):
         return ""
-    size = next(shapes[n][x] for n, x in axes.items() if x is not None)
-    split = [n for n, x in axes.items() if x is None and call.wanted[n].kind == "Key"]
+    keys = [n for n in axes if n in call.wanted and call.wanted[n].kind == "Key"]
+    split = [n for n in keys if axes[n] is None]
     axes = {**axes, **dict.fromkeys(split, 0)}
     mapped = [n for n in passed if axes.get(n) is not None]
     scalars = str | int | float | None

@@ -387,10 +387,13 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    excess = safe.dot(kl_gradient, gradient)[..., None] - max_change
-    square = jnp.sum(jnp.square(kl_gradient), axis=-1, keepdims=True)
-    factor = safe.relu(excess) / jnp.where(square > 0, square, 1)
-    return gradient - factor * kl_gradient
+    # The squares of small entries themselves would underflow.
+    largest = jax.lax.stop_gradient(safe.largest(jnp.abs(kl_gradient), -1)[..., None])
+    scale = jnp.where(largest == 0, 1, largest)
+    direction = kl_gradient / scale
+    excess = safe.dot(direction, gradient)[..., None] - max_change / scale
+    square = jnp.sum(jnp.square(direction), axis=-1, keepdims=True)
+    return gradient - safe.divide(safe.relu(excess), square) * direction
 
 
 def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:

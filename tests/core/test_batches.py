@@ -1,8 +1,10 @@
 """Test the line to paste that maps a function over a batch."""
 
+import re
+
+import chex
 import contract
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,14 +63,53 @@ def test_the_line_to_paste_maps_the_function(row, layout):
         contract.assert_close(one, np.stack(others, out), 1e-5, 1e-5)
 
 
-def test_a_batch_of_states_is_mapped_and_one_state_is_updated_in_turn():
-    state = rlaxlib.bandit_update(rlaxlib.bandit_init(A), 0, 1.0)
-    many = jax.tree.map(lambda leaf: jnp.stack([leaf] * B), state)
-    arm, reward = jnp.array([0, 1, 1]), jnp.array([1.0, 2.0, 3.0])
-    with pytest.raises(ArgumentError, match=r"over the batch with jax.vmap\.$"):
-        rlaxlib.bandit_update(many, arm, reward)
+def one_of(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def batch_of(each):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+STATES = [
+    rlaxlib.bandit_update(rlaxlib.bandit_init(A), 0, float(reward))
+    for reward in range(B)
+]
+LINEAR = rlaxlib.linear_bandit_init(2)
+CONTEXTS = np.arange(24, dtype=np.float32).reshape(B, 4, 2)
+# Functions of states: what they take, mapped over what has a batch.
+OF_STATES = {
+    "bandit_update": (batch_of(STATES), np.array([0, 1, 1]), np.ones(B, np.float32)),
+    "linucb_scores": (LINEAR, CONTEXTS, 0.5),
+    "linear_thompson_sample": (jax.random.split(jax.random.key(0), B), LINEAR),
+    "ez_greedy": (
+        jax.random.split(jax.random.key(0), B),
+        batch_of([rlaxlib.EzGreedyState(a=i % 2, remaining=i) for i in range(B)]),
+        np.ones((B, A), np.float32),
+        0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_STATES)
+def test_the_line_to_paste_maps_states_or_shares_one(name):
+    function, arguments = getattr(rlaxlib, name), OF_STATES[name]
+    with pytest.raises(ArgumentError) as error:
+        function(*arguments)
+    line = str(error.value).split("\n")[-1].strip()
+    parameters = signatures.read(function).positional
+    given = dict(zip(parameters, arguments, strict=False))
+    found = eval(line, {"jax": jax, "rlaxlib": rlaxlib, **given})
+    axes = re.findall("0|None", line.partition(")")[0])
+    places = [*zip(arguments, axes, strict=True)]
+    for i in range(B):
+        example = [one_of(x, i) if axis == "0" else x for x, axis in places]
+        chex.assert_trees_all_close(one_of(found, i), function(*example), rtol=1e-6)
+
+
+def test_one_state_beside_a_batch_is_updated_in_turn():
     with pytest.raises(ArgumentError, match=r"to update one state.* jax.lax.scan\.$"):
-        rlaxlib.bandit_update(state, arm, reward)
+        rlaxlib.bandit_update(STATES[0], np.array([0, 1, 1]), np.ones(B, np.float32))
 
 
 @pytest.mark.parametrize("name", ["a_tm1", "r_t", "discount_t"])

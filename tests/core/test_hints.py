@@ -12,6 +12,7 @@ from rlaxlib._core import hints
 
 B, T, A = 3, 5, 2
 KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
+LEVELS = np.linspace(0, 1, 7, dtype=np.float32)
 VMAP, LAYOUTS = "jax.vmap(", "in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
 ANY_HINT = ("vmap", "Squeeze", "Convert", "T+1", "exchanged", "1 - terminated")
 
@@ -89,6 +90,43 @@ MISTAKES = {
         ),
         ["in_axes=(None, 0, 0, 0, 0, None, 0)"],
         [],
+    ),
+    "a batch shares atoms that look like its logits": (
+        lambda: r.categorical_td_learning(LEVELS, x(B, 7), x(B), x(B), LEVELS, x(B, 7)),
+        ["in_axes=(None, 0, 0, 0, None, 0))(v_atoms_tm1, "],
+        [],
+    ),
+    "a batch shares the levels of its quantiles": (
+        lambda: r.quantile_regression_loss(x(B, 7), LEVELS, x(B, 7)),
+        ["in_axes=(0, None, 0))(dist_src, tau_src, "],
+        [],
+    ),
+    "a batch shares the time of its flow": (
+        lambda: r.flow_sde_step(x(B, A), x(B, A), 0.1, 0.2),
+        ["in_axes=(0, 0, None, None))(x, velocity, 0.1, 0.2)"],
+        [],
+    ),
+    "a batch shares a state that is read": (
+        lambda: r.linucb_scores(r.linear_bandit_init(2), x(B, 4, 2), 1.0),
+        ["in_axes=(None, 0, None))(state, contexts, 1.0)"],
+        ["update"],
+    ),
+    "a batch of keys shares a state that is read": (
+        lambda: r.linear_thompson_sample(
+            jax.random.split(KEY, B), r.linear_bandit_init(2)
+        ),
+        ["in_axes=(0, None))(key, state)"],
+        ["update"],
+    ),
+    "a batch beside one state with counts": (
+        lambda: r.ez_greedy(KEY, r.EzGreedyState(), x(B, A), 0.1),
+        ["jax.vmap, or, to update one state, call it in turn, with jax.lax.scan."],
+        ["in_axes"],
+    ),
+    "a batch beside one state of all devices": (
+        lambda: r.rnd_reward(r.RndState(), x(B, T, A), x(B, T, A)),
+        ["jax.vmap, or, to update one state, give both an `axis_name`."],
+        ["in_axes", "scan"],
     ),
     "a batch shares its temperature": (
         lambda: r.soft_value(x(B, A), 0.5),

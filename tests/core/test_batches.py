@@ -5,6 +5,7 @@ import re
 import chex
 import contract
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 

@@ -113,15 +113,13 @@ def training(name):
     tables = [x["ENTRIES"] for x in ZOO.modules.values() if "ENTRIES" in x.members]
     (found,) = ((x.module, y) for x in tables for y in re.findall(form, x.source, re.M))
     module, text = found
+    used, entry = uses(text, module), [f'ENTRIES = {{\n    "{name}": {text}}}']
     if elsewhere := re.match(r"(\w+)\.ENTRY\b", text):  # In a file of its own.
         module = module[elsewhere[1]].final_target
-        used, entry = needs([module["ENTRY"]]), []
-    else:
-        used, entry = (
-            needs(uses(text, module)),
-            [f'ENTRIES = {{\n    "{name}": {text}}}'],
-        )
-    used = sorted((x for x in used if x.module is module), key=lambda x: x.lineno)
+        used, entry = [module["ENTRY"]], []
+    used = sorted(
+        (x for x in needs(used) if x.module is module), key=lambda x: x.lineno
+    )
     return module, "\n\n".join([x.source for x in used] + entry)
 
 

@@ -63,8 +63,11 @@ def reached(curves: np.ndarray, seconds: float) -> dict[str, Any]:
 
 
 def write(names: Iterable[str], results: dict[str, Any]) -> None:
-    """Write new results beside those that are known, in the order of the names."""
+    """Write new results beside those that are known, a line each, in order."""
     known = json.loads(RESULTS.read_text(encoding="utf-8")) | results
-    ordered = {name: known[name] for name in names if name in known}
-    text = json.dumps(ordered, indent=1, ensure_ascii=False)
-    RESULTS.write_text(f"{text}\n", encoding="utf-8")
+    lines = [
+        f'"{name}": {json.dumps(known[name], ensure_ascii=False)}'
+        for name in names
+        if name in known
+    ]
+    RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import legality, safe
+from rlaxlib import distributions
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
@@ -201,7 +202,7 @@ def mppi_update(
     elites = _best(returns, returns.size if num_elites is None else num_elites)
     # A return of infinity counts as the largest float: `inf - inf` would be NaN.
     finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
-    weights = legality.softmax(finite, temperature)
+    weights = distributions.softmax(temperature).probs(finite)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights != 0)  # Also if they are NaN.
     plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))

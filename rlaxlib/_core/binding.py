@@ -39,17 +39,11 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
 
 
 class Bound(NamedTuple):
-    """What the arrays of a call determine.
-
-    Attributes:
-        sizes: The sizes of axes.
-        axes: The axes of each array that fits.
-        misfit: The name of an array that does not fit; else nothing.
-    """
+    """What the arrays of a call determine."""
 
     sizes: Sizes
-    axes: dict[str, Axes]
-    misfit: str
+    axes: dict[str, Axes]  # Of each array that fits.
+    misfit: str  # The name of an array that does not fit; else nothing.
 
 
 # --- Dtypes. ---
@@ -105,10 +99,7 @@ def has_kind(type_: Type, spec: Spec) -> bool:
 
 
 def bind(wanted: Mapping[str, Spec], types: Mapping[str, Type], sizes: Sizes) -> Bound:
-    """Fit arrays, by their names, to their specs, up to one that does not fit.
-
-    The sizes are those of axes that are known before.
-    """
+    """Fit arrays to their specs, up to one that does not; some sizes may be known."""
     wrong = [n for n, spec in wanted.items() if not has_kind(types[n], spec)]
     if wrong:
         return Bound(sizes, {}, wrong[0])

@@ -10,7 +10,6 @@ import numpy as np
 
 from rlaxlib._core import binding, errors, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.errors import check_structure
 from rlaxlib._core.types import Array, ArrayLike, Float
 
 
@@ -22,8 +21,7 @@ def fail(problem: str) -> NoReturn:
 def fit(**arguments: tuple[Any, Any]) -> None:
     """Check arrays that are not arguments of their own, such as leaves of a pytree.
 
-    Each is given under its name, as the pair of its value and its annotation, such as
-    `Float[ArrayLike, "T"]`.
+    Each is a pair of its value and its annotation, such as `Float[ArrayLike, "T"]`.
     """
     given = {name: value for name, (value, _) in arguments.items()}
     wanted = {name: specs.read(x) for name, (_, x) in arguments.items()}
@@ -36,10 +34,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
 
 
 def leading_axes(**arguments: Array) -> None:
-    """Check that the axes of one array are the first axes of another, or of size 1.
-
-    Both are given under their names, the one with fewer axes first.
-    """
+    """Check that the axes of one array are the first of a second one, or of size 1."""
     (name, short), (whole, long) = arguments.items()
     sizes = zip(short.shape, long.shape, strict=False)
     if short.ndim > long.ndim or not all(a in (1, b) for a, b in sizes):
@@ -51,9 +46,14 @@ def leading_axes(**arguments: Array) -> None:
 
 def same_structure(**trees: Any) -> None:
     """Check that pytrees, under their names, have the structure of the first."""
-    (name, first), *others = trees.items()
-    for other, tree in others:
-        check_structure(name, first, other, tree)
+    structures = {n: cast(Any, jax.tree.structure(x)) for n, x in trees.items()}
+    (first, one), *others = structures.items()
+    for name, other in others:
+        if other != one:
+            fail(
+                f"`{first}` and `{name}` must have the same tree structure, but have "
+                f"{one} and {other}"
+            )
 
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
@@ -63,13 +63,7 @@ def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
 
 
 def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
-    """Check the result of a function of the user, and return it as an array.
-
-    Args:
-        name: The call, such as `kl(params)`.
-        value: Its result.
-        kind: What it must be, by default one float.
-    """
+    """Return the result of a function of the user, named like `kl(params)`, checked."""
     # An integer of Python is no float here.
     x = np.asarray(value) if isinstance(value, int | float) else value
     try:

@@ -10,13 +10,6 @@ import jax.numpy as jnp
 from rlaxlib._core.types import Array, AxisName
 
 
-def names(axis_name: AxisName | None) -> AxisName | None:
-    """Return a name of an axis, or None, as it is, and names so that they hash."""
-    if axis_name is None or isinstance(axis_name, str):
-        return axis_name
-    return tuple(axis_name)
-
-
 def total(x: Array, axis_name: AxisName | None) -> Array:
     """Return the sum over devices."""
     return x if axis_name is None else cast(Array, jax.lax.psum(x, axis_name))

@@ -9,8 +9,6 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import jax
-
 from rlaxlib._core import binding, hints, specs, suggestions
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound
@@ -51,23 +49,23 @@ def unbound(
 ) -> TypeError:
     """Return the error of a call with missing, unknown or repeated arguments."""
     signature = inspect.signature(function)
-    arguments = [each for each in signature.parameters if each != "self"]
-    for word in [each for each in kwargs if each not in arguments]:
-        meant = suggestions.meant(word, arguments, name)
+    every = signature.parameters
+    if unknown := [word for word in kwargs if word not in every]:
+        arguments = [each for each in every if each != "self"]
+        meant = suggestions.meant(unknown[0], arguments, name)
         names = " and ".join(f"`{each}`" for each in meant)
         is_rate = names == "`discount_t`"
         names += ", γ times `1 - terminated`, for each step" * is_rate
         see = f"see {names}" if names else f"its arguments are {', '.join(arguments)}"
-        return TypeError(f"{name}() got an unexpected `{word}`: {see}")
+        return TypeError(f"{name}() got an unexpected `{unknown[0]}`: {see}")
+    words = [n for n, each in every.items() if each.kind is each.KEYWORD_ONLY]
+    is_long = bool(words) and len(args) > len(every) - len(words)
+    text = f": {', '.join(words)} by keyword" * is_long
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        every = signature.parameters
-        words = [n for n, each in every.items() if each.kind is each.KEYWORD_ONLY]
-        is_long = bool(words) and len(args) > len(every) - len(words)
-        hint = f": {', '.join(words)} by keyword" * is_long
-        return TypeError(f"{name}() {error}{hint}")
-    raise AssertionError("The arguments fit.")
+        text = f"{error}{text}"
+    return TypeError(f"{name}() {text}")
 
 
 def misfit(call: Call, bound: Bound) -> ArgumentError:
@@ -106,16 +104,6 @@ def describe(value: Any) -> str:
     if hints.is_foreign(value):
         return f"a `{kind.__module__.partition('.')[0]}.{kind.__name__}`"
     return " ".join(reprlib.repr(value).split())  # In one line.
-
-
-def check_structure(name: str, tree: Any, other: str, another: Any) -> None:
-    """Check that two pytrees have the same structure."""
-    structures = [cast(Any, jax.tree.structure(x)) for x in (tree, another)]
-    if structures[0] != structures[1]:
-        raise problem(
-            f"`{name}` and `{other}` must have the same tree structure, but have "
-            f"{structures[0]} and {structures[1]}"
-        )
 
 
 def _match(name: str, call: Call, bound: Bound) -> str:

@@ -1,4 +1,4 @@
-"""Errors with stopped gradients, and clipping with whole ones."""
+"""Errors, and gradients that a flag stops."""
 
 from __future__ import annotations
 
@@ -28,16 +28,6 @@ def stop_if(condition: ArrayLike, x: T) -> T:
     return jax.tree.map(choose, x)
 
 
-def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """Clip an array, with the whole gradient at the bounds.
-
-    `jnp.clip` halves the gradient there, and values meet their bounds often: they were
-    clipped before, or both are coarse.
-    """
-    clipped = jnp.where(x > high, high, jnp.where(x < low, low, x))
-    return safe.with_nan(clipped, low, high)
-
-
 def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:
     """Return `target - prediction`, with the target's gradient stopped or not."""
     return stop_if(stop, target) - prediction
@@ -54,34 +44,15 @@ def td_error(
 
     The reward is added last: beside a large value it would lose precision. At a
     discount of 0, `v_t` has no effect, even if it is infinite or NaN.
-
-    Args:
-        v_tm1: Predicted value, of any shape.
-        r_t: Reward, of the same shape.
-        discount_t: Discount, of the same shape or a scalar.
-        v_t: Value to bootstrap from, of the same shape.
-        stop: Whether to stop the gradient of the target.
-
-    Returns:
-        The error.
     """
     r_t, bootstrap = stop_if(stop, (r_t, safe.product(discount_t, v_t)))
     return r_t + (bootstrap - v_tm1)
 
 
 def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
-    """Return an error, with the gradient of its target stopped or not.
+    """Return `error` of a target that is given by its difference to the prediction.
 
-    Adding the prediction and subtracting it again would round the error to the
-    precision of the prediction. Here the value stays exact.
-
-    Args:
-        difference: A target minus its prediction, of any shape.
-        prediction: The prediction, of the same shape.
-        stop: Whether to stop the gradient of the target.
-
-    Returns:
-        The error. If `stop`, it has the gradient of the negated prediction.
+    Adding the prediction and subtracting it again would round the difference.
     """
     zero = jax.lax.stop_gradient(prediction) - prediction
     zero = jnp.where(jnp.isfinite(prediction), zero, 0)  # Infinity minus itself is NaN.

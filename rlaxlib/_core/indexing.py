@@ -11,15 +11,7 @@ from jax.lax import GatherDimensionNumbers, GatherScatterMode
 
 
 def pick(values: Array, indices: Array) -> Array:
-    """Return the entry of the last axis at each index.
-
-    Args:
-        values: Values, `[..., A]`.
-        indices: Index of each entry, `[...]`.
-
-    Returns:
-        The entries, `[...]`, NaN where an index is negative or too large.
-    """
+    """Return the entry of the last axis of `[..., A]` at each index `[...]`."""
     last = values.ndim - 1
     if jax.typeof(values).sharding.spec[last] is not None:
         # Devices share the axis, as the vocabulary of a large model: each has its sum.

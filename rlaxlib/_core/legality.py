@@ -29,16 +29,8 @@ def gaps(
     the lowest float of a dtype, the usual mask of networks, becomes infinite in later
     operations.
 
-    Args:
-        logits: Logits, `[..., A]`.
-        action_mask: True for legal actions, of a shape that broadcasts to that of the
-            logits; or None.
-        temperature: Temperature, `[]`.
-
-    Returns:
-        The logits minus the largest, divided by the temperature, so at most 0, and
-        finite, with an exponential and a gradient of 0, for illegal actions,
-        `[..., A]`; and True for legal actions, `[..., A]`.
+    A gap is a logit minus the largest, divided by the temperature. Those of illegal
+    actions are finite, and have an exponential and a gradient of 0.
     """
     logits = masked(logits, action_mask)
     return gap(logits, largest(logits), temperature)
@@ -59,18 +51,17 @@ def largest(logits: Array) -> Array:
 def unless(weight: Array, logits: Array) -> Array:
     """Return logits, without a gradient if they are NaN and their softmax has weight 0.
 
-    Args:
-        weight: Weight of what the softmax gives, `[]` or `[..., 1]`.
-        logits: Logits, `[..., A]`.
-
-    Returns:
-        The logits, `[..., A]`.
+    The weight has the shape `[]` or `[..., 1]`.
     """
     return safe.unless(weight, safe.largest(logits, -1)[..., None], logits)
 
 
 def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:
-    """Return the gaps of any logits to the largest, and which are legal, as `gaps`."""
+    """Return the gaps of any logits to the highest, and which are legal, as `gaps`.
+
+    The highest is subtracted before the division by the temperature: a quotient of
+    large values would round their differences away.
+    """
     # The lowest float, divided by a higher temperature, would not be far below 0.
     temperature = safe.at_most(jnp.asarray(temperature), 1e36)
     # One array of the size of the logits less than a gap of 0 and a mask would take.
@@ -85,14 +76,3 @@ def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, A
 def legal(logits: Array, action_mask: Array | None = None) -> Array:
     """Return which actions are legal, as `gaps` does, `[..., A]`."""
     return gaps(logits, action_mask)[1]
-
-
-def softmax(logits: Array, temperature: ArrayLike = 1.0) -> Array:
-    """Return the softmax over the last axis, 0 if all logits are minus infinity.
-
-    The largest logit is subtracted before the division by the temperature: a quotient
-    of large values would round their differences away.
-    """
-    weights = jnp.exp(gaps(logits, temperature=temperature)[0])
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    return safe.divide(weights, total)

@@ -17,15 +17,7 @@ from rlaxlib._core import indexing
 
 
 def search(bounds: Array, points: Array) -> Array:
-    """Return `jnp.searchsorted(bounds, points, "right")`, by bisection.
-
-    Args:
-        bounds: Bounds, which do not decrease, `[N]`.
-        points: Points, of any shape.
-
-    Returns:
-        Index of the first bound above each point, N where no bound is above.
-    """
+    """Return `jnp.searchsorted(bounds, points, "right")`, by bisection."""
 
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
@@ -59,13 +51,7 @@ def unsort(order: Array, x: Array) -> Array:
 def write(memory: Array, rows: Array, start: Array) -> Array:
     """Return `memory.at[(start + jnp.arange(n)) % size].set(rows)`, by a roll.
 
-    Args:
-        memory: Ring buffer, `[size, ...]`.
-        rows: At most `size` rows, `[n, ...]`.
-        start: Index of the first row, `[]`.
-
-    Returns:
-        The memory with the rows written.
+    The memory is a ring of `size` rows, of which at most all are written.
     """
     size, new = len(memory), len(rows)
     padding = [(0, size - new)] + [(0, 0)] * (rows.ndim - 1)

@@ -39,17 +39,9 @@ class Moments(NamedTuple):
 def of(
     x: Array, mask: Array, axis_name: AxisName | None = None, axis: int | None = None
 ) -> Moments:
-    """Return the moments of the entries of `x` that are not masked.
+    """Return the moments over an axis, or over all, of unmasked entries.
 
-    Args:
-        x: Entries.
-        mask: False for entries to ignore: of the shape of `x`, or with axes of size 1
-            in place of those that are not reduced.
-        axis_name: Mapped axes of the devices that share the entries.
-        axis: First axis, 0, to reduce it alone; or None to reduce all axes.
-
-    Returns:
-        The moments, without the axes that are reduced.
+    The mask has the shape of `x`, or axes of size 1 in place of those that are kept.
     """
 
     def total(y: Array) -> Array:
@@ -70,10 +62,9 @@ def of(
 
 
 def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
-    """Add `x` to a sum of which `rest` is the rounding error so far.
+    """Return a sum with `x` added, and its rounding error, which was `rest` before.
 
-    Returns:
-        The next sum, and its rounding error: the exact sum minus the rounded one.
+    The error is the exact sum minus the rounded one.
     """
     rounded = total + x
     added = rounded - total
@@ -85,15 +76,9 @@ def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
 def merge(
     one: Sequence[Array], other: Sequence[Array], weight: Array
 ) -> tuple[Array, ...]:
-    """Return the moments of two samples together.
+    """Return the moments of two samples, of which the other has a weight in [0, 1].
 
-    Args:
-        one: Mean and variance of the first, and their rounding errors.
-        other: The same of the second.
-        weight: Share of the second in the number of entries.
-
-    Returns:
-        Mean and variance, and their rounding errors.
+    Moments are a mean, a variance, and their rounding errors.
     """
     mean, variance, mean_rest, variance_rest = one
     a = weight.astype(mean.dtype)
@@ -107,12 +92,9 @@ def merge(
 
 
 def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
-    """Return by how much a variance grows in a mixture of two distributions.
+    """Return by how much a variance grows in a mixture with another distribution.
 
-    Args:
-        growth: Variance of the second minus variance of the first.
-        difference: Mean of the second minus mean of the first.
-        weight: Weight of the second in [0, 1].
+    The growth and the difference are those of its variance and of its mean.
     """
     # A small weight would be rounded away in `(1 - weight) * variance`.
     return safe.product(weight, growth + (1 - weight) * jnp.square(difference))

@@ -12,10 +12,9 @@ from jax.extend import backend
 def choose(
     on_cpu: Callable[..., Array], elsewhere: Callable[..., Array], *operands: Any
 ) -> Array:
-    """Return the result of the function that suits the platform.
+    """Return the result of the function that suits the platform of the program.
 
-    The choice is made when the program is lowered. Where there is only a CPU, one
-    function is traced.
+    Where there is only a CPU, one function is traced.
     """
     if set(cast(Any, backend).backends()) == {"cpu"}:
         return on_cpu(*operands)

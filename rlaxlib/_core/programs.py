@@ -29,37 +29,26 @@ from rlaxlib._core.specs import Axes, Spec
 
 
 class Roles(NamedTuple):
-    """What a program does with the leaves of its arguments.
+    """What a program does with each leaf of its arguments, and their structure.
 
-    Attributes:
-        kinds: `"data"` for a float whose dtype the result has; `"state"` or `"tree"`
-            for one that keeps its own dtype; else nothing.
-        masked: Whether a leaf is set to 0 at ignored steps.
-        structure: The arguments as a pytree.
+    A leaf is `"data"` if it is a float whose dtype the result has; `"state"` or
+    `"tree"` if it keeps its own dtype; else nothing.
     """
 
     kinds: tuple[str, ...]
-    masked: tuple[bool, ...]
+    masked: tuple[bool, ...]  # Whether a leaf is set to 0 at ignored steps.
     structure: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A function with its conversions, compiled.
-
-    Attributes:
-        function: The function as it was written.
-        result: The spec of the result.
-        states: The argument that is of the class of a state, for each class.
-        steps: The axes of `sample_mask`.
-        wide: Whether a result of half precision stays in float32.
-    """
+    """A function with its conversions, compiled."""
 
     function: Callable[..., Any]
     result: Spec
-    states: Mapping[Any, str]
-    steps: Axes
-    wide: bool
+    states: Mapping[Any, str]  # The argument that is a state, for each class.
+    steps: Axes  # Of `sample_mask`.
+    wide: bool  # Whether a result of half precision stays in float32.
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
@@ -74,10 +63,7 @@ class Program:
     def body(self, static: Any, roles: Roles, leaves: Any) -> Any:
         """Convert the arguments, run the function, and cast its result.
 
-        Args:
-            static: Names and values of arguments for which a program is compiled.
-            roles: The roles of leaves.
-            leaves: Leaves of arguments that are or contain arrays.
+        A program is compiled for each set of static arguments and roles.
         """
         arrays = [x if isinstance(x, Array) else _array(x) for x in leaves]
         given = roles.structure.unflatten(arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
-from rlaxlib._core import gradients
+from rlaxlib._core import safe
 
 BOUND = 20.0  # A ratio of 5e8 is beyond any use; its products stay finite.
 
@@ -33,7 +33,7 @@ def bounded_log_ratio(log_prob: Array, old_log_prob: Array) -> tuple[Array, Arra
     The square of a ratio stays far from infinite: `inf * 0` is NaN.
     """
     x = log_ratio(log_prob, old_log_prob)
-    return gradients.clip(x, -BOUND, BOUND), jnp.abs(x) > BOUND
+    return safe.clip(x, -BOUND, BOUND), jnp.abs(x) > BOUND
 
 
 def k3(x: Array) -> Array:

@@ -36,20 +36,11 @@ def backward(
     truncated_t: Array | None = None,
     sample_mask: Array | None = None,
 ) -> Array:
-    """Solve :math:`y_t = b_t + a_t y_{t+1}` for all steps, from :math:`y_T`.
+    """Solve :math:`y_t = b_t + a_t y_{t+1}` for all `T` steps, from :math:`y_T`.
 
-    Args:
-        b: Offsets, shape `[T]`.
-        a: Factors, shape `[T]`.
-        final: Value :math:`y_T`, shape `[]`.
-        truncated_t: True where the stream is cut after a step, shape `[T]`. There
-            :math:`y_t = b_t`, whatever follows.
-        sample_mask: False for steps to ignore, shape `[T]`. The last valid step is the
-            end of the stream: there too :math:`y_t = b_t`.
-
-    Returns:
-        Solution :math:`y_0, …, y_{T-1}`, shape `[T]`. Invalid steps have
-        that of the next valid step.
+    Where the stream is cut after a step, and at the last valid step of a
+    `sample_mask`, :math:`y_t = b_t`, whatever follows. Invalid steps have the solution
+    of the next valid step.
     """
     if sample_mask is not None:  # The carry passes through invalid steps.
         b = jnp.where(sample_mask, b, 0)
@@ -63,14 +54,8 @@ def backward_window(
     """Solve the same recurrence over the next `length` steps only, for every step.
 
     The window of step :math:`t` covers the steps :math:`t` to `t + length - 1`, or to
-    :math:`T - 1` near the end, and starts from a final value of its own.
-
-    Args:
-        b: Offsets, shape `[T]`.
-        a: Factors, shape `[T]`.
-        final: Value at the far end of each step's window, shape `[T]`.
-        length: Number of steps in a window, from 1 to `T`.
-        end: True where nothing that follows a step counts, shape `[T]`.
+    :math:`T - 1` near the end, and starts from a final value of its own, of the `[T]`.
+    Where `end` is true, nothing that follows a step counts.
     """
     steps = final.shape[0]
     # Steps beyond the end return the value that they are given.

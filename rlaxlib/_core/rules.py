@@ -85,12 +85,14 @@ def _breaks(
     if isinstance(rule, str):
         return _OTHERS[rule][0](x)
     low, high = (_bound(end, sizes, given) for end in rule[:2])
-    # A normaliser keeps the distance of a decay from 1, however small.
-    is_open = rule.high == np.inf and not rule.has_high
-    near = x if rule.has_low and not is_open else _rounded(x)
-    x_high = near if is_open else x
-    is_above = low is None or (x >= low if rule.has_low else near > _rounded(low))
-    is_below = high is None or (x_high <= high if rule.has_high else x_high < high)
+    is_above = is_below = True
+    if low is not None:
+        is_above = x >= low if rule.has_low else _rounded(x) > _rounded(low)
+    if high is not None:
+        # A normaliser keeps the distance of a decay from 1, however small.
+        is_open = rule.high == np.inf and not rule.has_high
+        near = _rounded(x) if is_open else x
+        is_below = near <= high if rule.has_high else near < high
     return np.logical_not(is_above & is_below)
 
 

@@ -112,7 +112,11 @@ def at_least(x: Array, bound: ArrayLike) -> Array:
 
 
 def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """Return `x` within bounds, as `at_most`."""
+    """Return `x` within bounds, as `at_most`.
+
+    At a bound `jnp.clip` halves the gradient, and values meet their bounds often: they
+    were clipped before, or both are coarse.
+    """
     return at_most(at_least(x, low), high)
 
 

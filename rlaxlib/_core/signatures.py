@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
-from rlaxlib._core import binding, errors, programs, rules, specs
+from rlaxlib._core import binding, checks, errors, programs, rules, specs
 from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
@@ -57,16 +57,10 @@ def checked(
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
 
-    Args:
-        function: The function, whose body has JAX arrays.
-        **options: `wide=True` leaves a result of half precision in float32.
-            `compiled=False` only checks: the body has the arguments as they were given,
-            as that of a factory of objects has.
-            `rule` is a function for what no annotation can state. It is called with all
-            arguments, by keyword, before the body, and raises errors by `checks.fail`.
-
-    Returns:
-        The function, which takes whatever JAX takes for an array.
+    With `wide=True` a result of half precision stays in float32. With `compiled=False`
+    the body has the arguments as they were given, as that of a factory of objects has.
+    A `rule` checks what no annotation can state: it is called with all arguments, by
+    keyword, before the body, and raises errors by `checks.fail`.
     """
     if function is None:
         return functools.partial(checked, **options)
@@ -86,17 +80,11 @@ def read(function: Any) -> Plan:
 
 
 class Fitted(NamedTuple):
-    """What follows from the types of arrays and the values of static arguments.
-
-    Attributes:
-        bound: Axes of arrays and their sizes, and what does not fit.
-        roles: The roles of leaves.
-        ruled: Path, place and spec of values on the host to check, and whether their
-            rules hold at valid steps alone.
-    """
+    """What follows from the types of arrays and the values of static arguments."""
 
     bound: Bound
     roles: Roles
+    # Path, place and spec of values on the host to check, and whether at valid steps.
     ruled: list[tuple[str, int, Spec, bool]]
 
 
@@ -188,17 +176,10 @@ class Plan:
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
     def check(self, given: Arguments) -> tuple[Static, list[Any], Fitted]:
-        """Check arguments.
+        """Check all arguments that are given, by their names.
 
-        Args:
-            given: The arguments, by name. One that is missing is not checked.
-
-        Returns:
-            Names and values of static arguments, the leaves of all others but settings
-            and functions, and what follows from both.
-
-        Raises:
-            ArgumentError: If a dtype, a shape or a value does not fit.
+        Return the static ones, the leaves of all others but settings and functions, and
+        what follows from both.
         """
         known = {
             n: given[n]
@@ -308,7 +289,7 @@ class Plan:
         for path, (spec, value) in trees.items():
             root = specs.root_of(path, spec)
             if root in trees and value is not None:
-                errors.check_structure(root, trees[root][1], path, value)
+                checks.same_structure(**{root: trees[root][1], path: value})
         return places
 
     def _run(
@@ -319,7 +300,7 @@ class Plan:
             passed = roles.structure.unflatten(leaves)  # Floats in place of integers.
             given = {n: passed[n] if n in self.arrays else x for n, x in given.items()}
             if self.is_factory:  # An array may change once it is a setting.
-                given = {n: copy.copy(x) for n, x in given.items()}
+                given = {n: copy.copy(_hashable(x)) for n, x in given.items()}
             return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])

@@ -229,11 +229,7 @@ def within(spec: Spec) -> Iterator[Spec]:
 
 
 def entries(path: str, spec: Spec, value: Any) -> list[tuple[str, Spec, Any]]:
-    """Return path, spec and value of each field or entry of a value.
-
-    Raises:
-        TypeMismatchError: If the value does not have the fields or entries.
-    """
+    """Return path, spec and value of each field or entry of a value."""
     parts = spec.parts
     if not parts or (value is None and spec.optional):
         return []

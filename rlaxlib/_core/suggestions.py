@@ -13,25 +13,6 @@ from typing import Any, NoReturn
 
 import jax
 
-# What people put before and after the name of an algorithm: `compute_gae`, `DQNLoss`.
-_BEFORE = re.compile(
-    "apply|batch(ed)?|build|calc(ulate)?|compute|create|estimate|get|make|update|vec"
-)
-_AFTER = re.compile(
-    "agent|config|error|estimat(e|or)|fn|function|loss|module|objective|planner|return|"
-    "target|trainer|update|weight|wrapper"
-)
-# What people put around the name of an argument: `mb_returns`, `new_values`.
-_FILLERS = {"b", "batch", "current", "mb", "new", "policy", "t", "tm1"}
-_SPELLINGS = {
-    "n": "num",
-    "λ": "lambda",
-    "ε": "epsilon",
-    "logp": "log_prob",
-    "logprob": "log_prob",
-    "reference": "ref",
-}
-
 
 @functools.cache
 def tables() -> dict[str, dict[str, Any]]:
@@ -42,6 +23,12 @@ def tables() -> dict[str, dict[str, Any]]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def _affixes(place: str) -> set[str]:
+    """Return words that people put around the names of functions and arguments."""
+    return {*tables()["affixes"][place].split()}
+
+
 def keywords(alias: str) -> list[str]:
     """Split `"advantage actor-critic (A2C, A3C)"` into three keywords."""
     main, _, others = alias.partition(" (")
@@ -49,14 +36,9 @@ def keywords(alias: str) -> list[str]:
 
 
 def suggest(name: str, public: Iterable[str]) -> list[str]:
-    """List what a missing name may stand for, the likeliest first.
+    """List the public names that a missing one may stand for, the likeliest first.
 
-    Args:
-        name: The missing name.
-        public: The names that exist.
-
-    Returns:
-        Names, of other libraries with their module; empty if nothing is alike.
+    Names of other libraries stand with their module.
     """
     concepts, functions = _known("concepts"), _known("functions")
     ours = [(each, [each]) for each in sorted(public, key=lambda x: not x.islower())]
@@ -76,15 +58,9 @@ def suggest(name: str, public: Iterable[str]) -> list[str]:
 
 
 def meant(word: str, arguments: Sequence[str], function: str = "") -> list[str]:
-    """Return the arguments that an unknown keyword stands for.
+    """Return the arguments that others call by an unknown keyword, or spell like it.
 
-    Args:
-        word: The keyword, such as `gamma`.
-        arguments: The arguments of the function.
-        function: Its name: some of its arguments may have words of their own.
-
-    Returns:
-        Those that others call so, or that are spelt almost like it.
+    The tables have words for arguments of any function, and of one alone.
     """
     key, others = _key(word), tables()["arguments"]
     called = {n: f"{others.get(n, '')} {others.get(_stem(n), '')}" for n in arguments}
@@ -104,8 +80,8 @@ def _trims(name: str) -> list[list[str]]:
     """Return the words of a name, first all of them, then with fewer affixes."""
     words = _words(name)
     count = range(len(words))
-    starts = [i for i in count if all(map(_BEFORE.fullmatch, words[:i]))]
-    ends = [i + 1 for i in count if all(map(_AFTER.fullmatch, words[i + 1 :]))]
+    starts = [i for i in count if _affixes("before") >= {*words[:i]}]
+    ends = [i + 1 for i in count if _affixes("after") >= {*words[i + 1 :]}]
     found = [words[i:j] for i in starts for j in ends if i < j]
     return sorted(found, key=len, reverse=True)
 
@@ -126,7 +102,7 @@ def _is_misspelt(name: str, other: str) -> bool:
 
 def _key(argument: str) -> str:
     """Return the words of an argument, without what it says of time."""
-    return " ".join(sorted({*_words(argument)} - _FILLERS))
+    return " ".join(sorted({*_words(argument)} - _affixes("argument")))
 
 
 def _stem(argument: str) -> str:
@@ -139,7 +115,8 @@ def _words(name: str) -> list[str]:
     """Split `DQNLoss` and `dqn_losses` into words, without the `s` of a plural."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     words = [re.sub(r"(?<=\w[^s])s$", "", x) for x in re.split(r"[\W_]+", text.lower())]
-    spelt = "_".join(_SPELLINGS.get(x, x) for x in words)
+    spellings = tables()["spellings"]
+    spelt = "_".join(spellings.get(x, x) for x in words)
     return [x for x in spelt.split("_") if x]
 
 
@@ -175,11 +152,7 @@ def _miss(module: str, public: Sequence[str], name: str) -> NoReturn:
 
 
 def describe_fields(things: Iterable[Any]) -> None:
-    """Let `help()` describe the fields of named tuples as their docstrings do.
-
-    Args:
-        things: Classes and others, of which only named tuples change.
-    """
+    """Let `help()` describe the fields of named tuples as their docstrings do."""
     for thing in things:
         for field in getattr(thing, "_fields", ()) if inspect.isclass(thing) else ():
             form = rf"^( *){field}: (.+(?:\n\1 +.+)*)"

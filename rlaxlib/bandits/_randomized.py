@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
+from rlaxlib import distributions
 from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
@@ -76,8 +77,9 @@ def exp3_probabilities(
         2002. https://doi.org/10.1137/S0097539701398375
     """
     uniform = 1 / log_weights.size
-    weights = legality.softmax(legality.unless(1 - exploration, log_weights))
-    return safe.product(1 - exploration, weights) + exploration * uniform
+    log_weights = legality.unless(1 - exploration, log_weights)
+    probs = distributions.softmax().probs(log_weights)
+    return safe.product(1 - exploration, probs) + exploration * uniform
 
 
 @checked
@@ -296,7 +298,7 @@ def gradient_bandit_update(
     """
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
-    direction = one_hot(arm, preferences) - legality.softmax(preferences)
+    direction = one_hot(arm, preferences) - distributions.softmax().probs(preferences)
     gain = safe.product(step_size, reward - baseline)
     preferences = preferences + gain * safe.without(step_size, direction)
     baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)

@@ -145,7 +145,7 @@ def create_ema(
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
     # In single precision a decay close to 1 is not exact, but the rate is.
-    return Ema(decay, 1 - decay, devices.names(pmean_axis_name))
+    return Ema(decay, 1 - decay, pmean_axis_name)
 
 
 @jax.tree_util.register_dataclass
@@ -376,7 +376,7 @@ def running_moments(
         the Sample Variance: Analysis and Recommendations*, 1983.
         https://doi.org/10.1080/00031305.1983.10483115
     """
-    return RunningMoments(devices.names(axis_name))
+    return RunningMoments(axis_name)
 
 
 @jax.tree_util.register_dataclass

@@ -396,8 +396,8 @@ def popart(
         Matteo Hessel and others, *Multi-Task Deep Reinforcement Learning with PopArt*,
         2018. https://arxiv.org/abs/1809.04474
     """
-    names, dtype = devices.names(axis_name), jnp.dtype(dtype)
-    return PopArt(num_outputs, step_size, scale_lb, scale_ub, names, dtype)
+    dtype = jnp.dtype(dtype)
+    return PopArt(num_outputs, step_size, scale_lb, scale_ub, axis_name, dtype)
 
 
 @jax.tree_util.register_dataclass

@@ -135,7 +135,7 @@ def reward_scale(
         Hojoon Lee and others, *Hyperspherical Normalization for Scalable Deep
         Reinforcement Learning*, 2025. https://arxiv.org/abs/2502.15280
     """
-    return RewardScale(epsilon, max_return, devices.names(axis_name))
+    return RewardScale(epsilon, max_return, axis_name)
 
 
 @jax.tree_util.register_dataclass
@@ -265,7 +265,7 @@ def return_based_scale(
         Tom Schaul and others, *Return-based Scaling: Yet Another Normalisation Trick
         for Deep RL*, 2021. https://arxiv.org/abs/2105.05347
     """
-    return ReturnBasedScale(min_scale, devices.names(axis_name))
+    return ReturnBasedScale(min_scale, axis_name)
 
 
 @jax.tree_util.register_dataclass
@@ -393,8 +393,8 @@ def percentile_scale(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    ema, names = create_ema(decay), devices.names(axis_name)
-    return PercentileScale(ema, low_percentile, high_percentile, min_scale, names)
+    ema = create_ema(decay)
+    return PercentileScale(ema, low_percentile, high_percentile, min_scale, axis_name)
 
 
 @jax.tree_util.register_dataclass

@@ -188,7 +188,7 @@ def pid_lagrangian(
         Reinforcement Learning by PID Lagrangian Methods*, 2020.
         https://arxiv.org/abs/2007.03964
     """
-    return PidLagrangian(limit, k_p, k_i, k_d, devices.names(axis_name))
+    return PidLagrangian(limit, k_p, k_i, k_d, axis_name)
 
 
 @jax.tree_util.register_dataclass

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float
 from rlaxlib.policies._shared import (
@@ -198,7 +198,7 @@ def gaussian_mpo_loss(
 def _distances(actions: Array, minimum: Array, maximum: Array) -> Array:
     """Return the Euclidean distance of each action from its bounds."""
     low, high = (jnp.broadcast_to(x, actions.shape) for x in (minimum, maximum))
-    outside = actions - gradients.clip(actions, low, high)
+    outside = actions - safe.clip(actions, low, high)
     return jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
 
 

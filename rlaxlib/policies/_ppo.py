@@ -309,7 +309,7 @@ def ppo_value_loss(
             return losses.l2_loss(error)
         return losses.huber_loss(error, huber_delta)
 
-    near_v = gradients.clip(v, old_v - epsilon, old_v + epsilon)
+    near_v = safe.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - targets), penalty(near_v - targets)
     clipped = near_loss > loss
     outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)

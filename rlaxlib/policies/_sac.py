@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import gradients, legality, safe
+from rlaxlib._core import legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
@@ -168,8 +168,8 @@ def td3_target_action(
         https://arxiv.org/abs/1802.09477
     """
     epsilon = jax.random.normal(key, a_t.shape, jnp.result_type(a_t, stddev))
-    noise = gradients.clip(stddev * epsilon, -clip, clip)
-    return gradients.clip(a_t + noise, minimum, maximum)
+    noise = safe.clip(stddev * epsilon, -clip, clip)
+    return safe.clip(a_t + noise, minimum, maximum)
 
 
 @checked

@@ -15,7 +15,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import devices, gradients, legality, safe
+from rlaxlib._core import devices, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Real, Static
@@ -76,7 +76,7 @@ def cmpo_policy_targets(
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
     legal = legality.legal(prior_logits, action_mask)
-    logits = prior_logits + gradients.clip(q - v, -clip, clip)
+    logits = prior_logits + safe.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
 
@@ -125,7 +125,7 @@ def cmpo_sample_weights(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
-    e = jnp.exp(gradients.clip(sample_q_values - v, -clip, clip))
+    e = jnp.exp(safe.clip(sample_q_values - v, -clip, clip))
     z = (z_init + jnp.sum(e) - e) / e.size
     return stop_if(stop_target_gradients, e / z)
 

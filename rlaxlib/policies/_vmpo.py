@@ -260,15 +260,14 @@ def _top_k(
 ) -> Array:
     """Return which valid steps have the highest advantages, over all devices."""
     valid = restarting != 0
-    names = devices.names(axis_name)
-    number = devices.total(jnp.sum(valid, dtype=fraction.dtype), names)
+    number = devices.total(jnp.sum(valid, dtype=fraction.dtype), axis_name)
     count = jnp.maximum(indexing.part(fraction, number), 1)
     # Finite, so that all valid steps come before the others.
     finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
     here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
-    order = jnp.argsort(devices.gather(here, names), descending=True)
+    order = jnp.argsort(devices.gather(here, axis_name), descending=True)
     chosen = meshes.unsort(order, jnp.arange(order.size) < count.astype(int))
-    if names is not None:
-        start = jax.lax.axis_index(names) * here.size
+    if axis_name is not None:
+        start = jax.lax.axis_index(axis_name) * here.size
         chosen = jax.lax.dynamic_slice_in_dim(chosen, start, here.size)
     return valid & chosen.reshape(advantages.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -58,7 +58,7 @@ def cosine_consistency_loss(
     """
     targets = stop_if(stop_target_gradients, targets)
     cosine = safe.dot(_normalize(predictions), _normalize(targets))
-    return -gradients.clip(cosine, -1, 1)  # Rounding may exceed the bounds.
+    return -safe.clip(cosine, -1, 1)  # Rounding may exceed the bounds.
 
 
 def _normalize(x: Array) -> Array:

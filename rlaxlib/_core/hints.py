@@ -60,11 +60,12 @@ def hint(name: str, call: Call) -> list[str]:
         return []
     if wrong := call.wrong():
         way = _conversion(name, call)
+        exchange = _search(call, _exchanges(call))
         if way and len(wrong) == 1 and _fits_after(way, name, call, _TIME):
-            return [way]
+            return [*exchange, f"Or {way[0].lower()}{way[1:]}" if exchange else way]
         alone = call._replace(wanted={name: spec})
-        is_right = bool(way) and _fits_after(way, name, alone, [""])
-        return _search(call, _exchanges(call)) or [way] * is_right
+        is_right = len(wrong) > 1 and bool(way) and _fits_after(way, name, alone, [""])
+        return exchange or [way] * is_right
     is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 

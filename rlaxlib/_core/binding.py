@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, split
+from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, size_of, split
 
 # Of an array: shape, dtype, and whether it is on the host; of all else `()`, the Python
 # type, and True.
@@ -145,12 +145,8 @@ def _with(sizes: Sizes, shape: Shape, axes: Axes) -> Sizes | None:
         return None
     for size, axis in zip(shape, axes, strict=True):
         name, extra = split(axis)
-        if name.isdecimal():
-            expected: Any = int(name)
-        elif name == "_":
-            expected = size
-        else:
-            expected = bound.setdefault(name, size - extra)
-        if size - extra != expected or size - extra < 1:
+        if size - extra < 1 or size_of(axis, bound) not in (None, size):
             return None
+        if name != "_" and not name.isdecimal():
+            bound[name] = size - extra
     return bound

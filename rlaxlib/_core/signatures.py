@@ -200,14 +200,12 @@ class Plan:
             path, spec = error.args
             raise errors.wrong_type(path, spec, self._described(given, {})) from None
         if fitted.bound.misfit:
-            raise errors.misfit(
-                self._described(given, self._places(given)), fitted.bound
-            )
+            call = self._described(given, self._places(given))
+            raise errors.misfit(call, fitted.bound)
         self._check_values(given, leaves, fitted)
-        kinds = fitted.roles.kinds
         leaves = [
             float(x) if type(x) is int and kind else x
-            for x, kind in zip(leaves, kinds, strict=True)
+            for x, kind in zip(leaves, fitted.roles.kinds, strict=True)
         ]
         return static, leaves, fitted
 

@@ -234,10 +234,8 @@ def _conversion(name: str, call: Call) -> str:
     is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
     if not is_number or dtype.fields or not _is_exact(value, kind):
         return ""
-    is_unsure = is_rate and dtype.kind in "iu"
-    return (
-        f"{rate} If so, convert it: `{way}`." if is_unsure else f"Convert it: `{way}`."
-    )
+    about = f"{rate} If so, convert" if rate and dtype.kind in "iu" else "Convert"
+    return f"{about} it: `{way}`."
 
 
 def _filling(name: str, call: Call) -> str:

@@ -84,7 +84,8 @@ def with_math(text):
 def _links(text):
     """Link the papers and the code that a docstring names, in Markdown."""
     titles = {paper.url: f", *{paper.title}*" for paper in catalog.papers()}
-    form = r"((?:de )?[A-Z][^.;,]*(?: et al\.)?, \d{4}), (https?://\S+?)(?=[.,;](?:\s|$))"
+    name = r"(?:de )?[A-Z][^.;,]*(?: et al\.)?"
+    form = rf"({name}, \d{{4}}), (https?://\S+?)(?=[.,;](?:\s|$))"
     text = re.sub(form, lambda x: f"[{x[1]}{titles.get(x[2], '')}]({x[2]})", text)
     form = r"github\.com/([\w.-]+/[\w.-]+)@(\w+), ([\w./-]+\w)"
     return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)

@@ -3,14 +3,13 @@
 It needs nothing but the library, so that the tests read it too.
 """
 
-import ast
 import functools
 import inspect
+import itertools
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-from algorithms import DOCS, EXAMPLES, algorithms, read
+from algorithms import DOCS, EXAMPLES, algorithms
 
 import rlaxlib
 from rlaxlib._core import suggestions
@@ -22,6 +21,8 @@ TOPICS = {
 }
 # Every public name that belongs to a topic, and the topic.
 NAMES = {name: topic for topic, module in TOPICS.items() for name in module.__all__}
+# Names by which papers know them.
+CONCEPTS = suggestions.tables()["concepts"]
 RLAX = (DOCS / "_ext" / "rlax_names.txt").read_text("utf-8").split()
 
 
@@ -39,8 +40,8 @@ def docstring(name):
     thing = getattr(rlaxlib, name)
     if callable(thing):
         return inspect.getdoc(thing) or ""
-    sources = (Path(each.__file__).read_text("utf-8") for each in chapters(NAMES[name]))
     form = rf'^{name} = (?:.*\n)(?:[ )].*\n)*r?"""((?:.|\n)*?)"""'
+    sources = map(inspect.getsource, chapters(NAMES[name]))
     return re.search(form, "".join(sources), re.M)[1]
 
 
@@ -71,9 +72,8 @@ def chapters(topic):
     """List the modules of a topic, the most used first; itself if it is one file."""
     modules = filter(inspect.ismodule, vars(TOPICS[topic]).values())
     within = [x for x in modules if x.__name__.startswith(f"rlaxlib.{topic}._")]
-    private = [x for x in within if getattr(x, "__all__", [])]
-    private.sort(key=lambda each: -sum(map(_count, each.__all__)))
-    return private or [TOPICS[topic]]
+    private = [x for x in within if getattr(x, "__all__", [])] or [TOPICS[topic]]
+    return sorted(private, key=lambda each: -sum(map(_count, each.__all__)))
 
 
 def _count(name):
@@ -105,16 +105,12 @@ def returns(name):
 
 
 def examples():
-    """List the examples that have a learning curve."""
-    return sorted(path.stem for path in EXAMPLES.glob("curves/*.*"))
+    """Return the source of each example that has a learning curve, by its name."""
+    names = sorted(path.stem for path in EXAMPLES.glob("curves/*.*"))
+    return {name: (EXAMPLES / f"{name}.py").read_text("utf-8") for name in names}
 
 
-def docstring_of_example(name):
-    """Return the docstring of an example."""
-    return ast.get_docstring(ast.parse(read(name)))
-
-
-# --- Uses. ---
+# --- Uses, and names of others. ---
 
 
 @functools.cache
@@ -124,8 +120,8 @@ def uses():
     for name, each in algorithms().items():
         title = each.facts["title"].partition(":")[0]
         code["Algorithms", f"{title} </algorithms/{name}>"] = each.code
-    for name in examples():
-        code["Examples", f"{name} </gallery/{name}>"] = read(name)
+    for name, source in examples().items():
+        code["Examples", f"{name} </gallery/{name}>"] = source
     for path in [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]:
         blocks = re.findall("^ *```.*?^ *```", path.read_text("utf-8"), re.M | re.S)
         page = path.relative_to(DOCS).with_suffix("").as_posix()
@@ -144,21 +140,17 @@ def similar(name):
     return [each for each in listed if each != name]
 
 
-def neighbors(name):
-    """List other names of the chapter."""
-    (chapter,) = (each for each in chapters(NAMES[name]) if name in each.__all__)
-    others = [name, *similar(name)]
-    return [each for each in names_of(chapter) if each not in others][:5]
+@functools.cache
+def known_as():
+    """Return the keywords of each name, and whether each leads to it first."""
+    found = {}
+    for alias, names in CONCEPTS.items():
+        for name, keyword in itertools.product(names, suggestions.keywords(alias)):
+            found.setdefault(name, {})[keyword] = name == names[0]
+    return found
 
 
 # --- Papers. ---
-
-
-def references(name):
-    """List the entries of a docstring's references, each on one line."""
-    part = re.search(r"^References:\n((?:    .*\n|\n)*)", docstring(name) + "\n", re.M)
-    entries = re.split(r"\n\s*\n", part[1].strip()) if part else []
-    return [" ".join(entry.split()) for entry in entries]
 
 
 def parse(reference):
@@ -167,13 +159,12 @@ def parse(reference):
     Raises:
         ValueError: If it is not an entry: authors, title in asterisks, year, URL.
     """
-    form = r"(.+?), \*(.+?)(?<!\\)\*(.*)\. (http\S+)"
+    title = r"(?P<authors>.+?), \*(?P<title>.+?)(?<!\\)\*"
+    form = title + r"(?:.*?, (?P<year>\d{4})\b)?.*\. (?P<url>http\S+)"
     match = re.fullmatch(form, reference)
     if not match:
         raise ValueError(f"Not authors, *title*, year. URL: {reference}")
-    authors, title, rest, url = match.groups()
-    year = re.search(r"(?<=, )\d{4}\b", rest)
-    return Paper(year[0] if year else "", authors, title, url)
+    return Paper(**match.groupdict(""))
 
 
 @functools.cache
@@ -181,43 +172,7 @@ def papers():
     """Return every paper, in order of its year, with the names that cite it."""
     found = {}
     for name in NAMES:
-        for reference in references(name):
-            found.setdefault(parse(reference), []).append(name)
+        text = docstring(name).partition("\nReferences:\n")[2]
+        for entry in filter(None, text.strip().split("\n\n")):
+            found.setdefault(parse(" ".join(entry.split())), []).append(name)
     return dict(sorted(found.items()))
-
-
-# --- Names of others. ---
-
-
-def aliases():
-    """List the names by which others know ours: library, their name, and ours.
-
-    Common names stand in `rlaxlib/aliases.toml`, those of libraries in the tables of
-    `docs/from/`, where the first cell has theirs and the second ours.
-    """
-    found = [
-        ("", alias, ours) for alias, ours in suggestions.tables()["concepts"].items()
-    ]
-    for page in sorted((DOCS / "from").glob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        library = re.match(r"# From (.+)", text)[1]
-        for theirs, cell in re.findall(r"^\| ?(.+?) ?\| ?(.+?) ?\|", text, re.M):
-            words = re.findall(r"(optax\.\w+|\b\w+)(?=[(`])", cell)
-            ours = [
-                each for each in dict.fromkeys(words) if each in NAMES or "." in each
-            ]
-            if ours and re.fullmatch(r"(`[^`]+`(, )?)+(: .+)?", theirs):
-                names = re.findall("`([^`]+)`", theirs)
-                found += [(library, name, ours) for name in names]
-    return found
-
-
-@functools.cache
-def known_as():
-    """Return the keywords of each name, and whether each leads to it first."""
-    found = {}
-    for alias, names in suggestions.tables()["concepts"].items():
-        for name in names:
-            for keyword in suggestions.keywords(alias):
-                found.setdefault(name, {})[keyword] = name == names[0]
-    return found

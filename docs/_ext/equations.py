@@ -13,7 +13,7 @@ In docstrings they are plain text, since `help()` shows them as they are written
 - A fraction alone in parentheses is shown without them, as in `(1/n) ∑_i x_i`, if they
   do not hold the arguments of a function, as in `f(a/b)`.
 - `1[x > 0]` is an indicator, `E[x]` an expectation, and `π(a | s)` has a condition.
-- Words are names of functions if `SIGNS` has them, or if they have indices or
+- Words are names of functions if `FUNCTIONS` has them, or if they have indices or
   arguments. Others are text.
 - A brace and a space open cases, each with a line, its condition after three spaces,
   and what holds of all at the end:
@@ -28,35 +28,27 @@ import textwrap
 import unicodedata
 from typing import NamedTuple
 
-SIGNS = {  # The LaTeX of words and signs, by the kind of the part that they are.
-    "operator": {sign: sign for sign in (*"=<>+-,;.:", ":=")}
-    | {"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "∝": r"\propto"}
-    | {"~": r"\sim", "∈": r"\in", "∋": r"\ni", "⊆": r"\subseteq", "mod": r"\bmod"}
-    | {"←": r"\leftarrow", "⇒": r"\Rightarrow", "|": r"\mid", "‖": r"\,\|\,"}
-    | {"·": r"\cdot"},
-    "factor": {"∂": r"\partial", "∇": r"\nabla", "¬": r"\neg", "½": r"\tfrac12"}
-    | {"…": r"\dots", "⋯": r"\cdots", "ℓ": r"\ell", "ℝ": "ℝ", "*": "*"}
-    | {"∞": r"\infty", "Normal": r"\mathcal{N}"},
-    "large": {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"},
-    "function": {x: rf"\{x}" for x in ("cos", "exp", "log", "max", "min", "tanh")}
-    | {x: rf"\operatorname{{{x}}}" for x in ("KL", "arsinh", "logsumexp")}
-    | {"argmax": r"\operatorname*{argmax}", "sinh": r"\sinh"},
-    "slash": {"/": "/"},
-    "script": {"_": "_", "^": "^"},
-    "root": {"√": r"\sqrt"},
+FUNCTIONS = {
+    **{x: rf"\{x}" for x in ("cos", "exp", "log", "max", "min", "sinh", "tanh")},
+    **{x: rf"\operatorname{{{x}}}" for x in ("KL", "arsinh", "logsumexp")},
+    "argmax": r"\operatorname*{argmax}",
 }
-PAIRS = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖", "⌊": "⌋"}
-IN_TEX = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor"}
-BARS, CLOSING = {"|", "‖"}, {")", "]", "}", "⌋"}
-RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ", [*"0123456789+-", r"\top"], strict=True))
-STRUCK = {"1": "𝟙", "E": "𝔼"}
-ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar"}
+# The fonts have all other signs.
+SIGNS = {"|": r"\mid", "‖": r"\,\|\,", "~": r"\sim", "·": r"\cdot", "mod": r"\bmod"}
+SIGNS |= {"…": r"\dots", "⋯": r"\cdots", "½": r"\tfrac12", "Normal": r"\mathcal{N}"}
+RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+ACCENTS = {"\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar"}
 TOKEN = re.compile(
-    r"(?P<space>\s*)(?:`(?P<texttt>[^`]+)`|(?P<struck>1(?=\[)|E(?=[\[_]))|"
-    r"(?P<number>\d+(?:\.\d+)?)|(?P<index>[_^][A-Za-z]{2,}(?:_[A-Za-z]{2,})*)|"
-    r"(?P<operatorname>[A-Za-z]{2,}(?=[(\[_]))|(?P<text>[A-Za-z]{2,})|"
-    rf"(?P<raised>[{''.join(RAISED)}]+)|"
-    rf"(?P<letter>[^\W\d_][{''.join(ACCENTS)}]?'*)|(?P<sign>:=|.))"
+    rf"""(?P<space>\s*)(?:`(?P<texttt>[^`]+)`
+    | (?P<operator>:= | \\qquad | [-=<>+,;.:≤≥≠≈∝~∈∋⊆←⇒·] | mod\b | (?<=\s)[|‖](?=\s))
+    | (?P<factor>\d+(?:\.\d+)? | Normal | \\top | [∂∇¬½…⋯∞*])
+    | (?P<function>(?<![_^])(?:{"|".join(FUNCTIONS)})(?![a-z]))
+    | (?P<operatorname>(?<![_^])[A-Za-z]{{2,}}(?=[(\[_]))
+    | (?P<text>[A-Za-z]{{2,}}(?:_[A-Za-z]{{2,}})*)
+    | (?P<letter>[^\W\d_][{"".join(ACCENTS)}]?'*)
+    | (?P<large>[∑∏∫⋃]) | (?P<slash>/) | (?P<script>[_^]) | (?P<root>√)
+    | (?P<bracket>[][(){{}}|‖⌊⌋]) | (?P<unknown>.))""",
+    re.VERBOSE,
 )
 
 
@@ -64,14 +56,8 @@ class Part(NamedTuple):
     """A part of an equation."""
 
     tex: str
-    kind: str  # That of `SIGNS`, or "group", "index", "text".
+    kind: str  # That of `TOKEN`, or "group" for what stands in brackets.
     spaced: bool = False  # Whether a space stands before it.
-
-    @property
-    def bare(self):
-        """Return the LaTeX without the parentheses about all of it."""
-        match = re.fullmatch(r"(?:\\left)?\( (.*) (?:\\right)?\)", self.tex)
-        return match[1] if match and self.kind == "group" else self.tex
 
 
 def to_tex(text):
@@ -84,103 +70,91 @@ def to_tex(text):
 def _line(line):
     first, *rest = line.split("\n{ ")
     if not rest:
-        return _side_by_side(line)
+        return to_inline_tex(line)
     before, _, value = first.rpartition("{ ")
     cases = [re.split(" {3,}", case, maxsplit=2) for case in (value, *rest)]
     # A row that begins with a bracket would be read as an option without the braces.
     rows = r" \\ {} ".join(" & ".join(map(to_inline_tex, case[:2])) for case in cases)
     rows = rows.replace(r"\frac", r"\dfrac")
     tex = rf"{to_inline_tex(before)} \begin{{cases}} {{}} {rows} \end{{cases}}"
-    return r" \qquad ".join([tex, *map(_side_by_side, cases[-1][2:])])
-
-
-def _side_by_side(text):
-    return r" \qquad ".join(map(to_inline_tex, re.split(" {3,}", text)))
+    return r" \qquad ".join([tex, *map(to_inline_tex, cases[-1][2:])])
 
 
 def to_inline_tex(text):
     """Return LaTeX for what stands in a line of text."""
+    text = re.sub(r"(?<=\S) {3,}", r" \\qquad ", text)
     text = unicodedata.normalize("NFC", " ".join(text.split()))
-    outer, parts, opening = [], [], None  # What surrounds an open group, and its parts.
-    for token in TOKEN.finditer(text):
-        sign, after = token["sign"], text[token.end() :]
-        apart = sign in BARS and token["space"] and after.startswith(" ")
-        if sign in CLOSING or (sign in BARS and not apart and opening == sign):
-            if opening is None:
-                raise ValueError(f"{text}: {sign!r} closes nothing.")
-            (before, opening_before, spaced), inner = outer.pop(), parts
-            group = _group(inner, opening, sign, not spaced and before, after)
-            _append(before, group._replace(spaced=spaced))
-            parts, opening = before, opening_before
-        elif sign in PAIRS and not apart:
-            outer.append((parts, opening, bool(token["space"])))
-            parts, opening = [], sign
-        else:
-            _append(parts, _part(token))
-    if opening:
-        raise ValueError(f"{text}: {opening!r} is not closed.")
+    text = re.sub("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+)", r"^{\1}", text.replace("ᵀ", r"^{\top}"))
+    text = re.sub(r"\b1(?=\[)", "𝟙", re.sub(r"\bE(?=[\[_])", "𝔼", text))
+    parts, _ = _parts(TOKEN.finditer(text.translate(RAISED)))
     return _joined(_with_fractions(parts))
 
 
+def _parts(tokens, opening=""):
+    """Return the parts up to the end, or up to the token that closes a bracket."""
+    parts = []
+    for token in tokens:
+        sign = token["bracket"]
+        if not sign:
+            _append(parts, _part(token))
+        elif sign in ")]}⌋" or (sign in "|‖" and sign == opening):
+            if not opening:
+                raise ValueError(f"{token.string}: {sign!r} closes nothing.")
+            return parts, token
+        else:
+            _append(parts, _group(parts, token, tokens))
+    if opening:
+        raise ValueError(f"{token.string}: {opening!r} is not closed.")
+    return parts, None
+
+
 def _part(token):
-    kind, spaced = token.lastgroup, bool(token["space"])
+    """Return the part of a token that is no bracket."""
+    kind = token.lastgroup
     text = token[kind]
-    for sign, signs in SIGNS.items():
-        if text in signs:
-            return Part(signs[text], sign, spaced)
-    if kind == "sign":
+    tex = (FUNCTIONS | SIGNS).get(text, text)
+    if kind == "unknown":
         raise ValueError(f"{token.string}: {text!r} has no meaning here.")
-    if kind == "index":
-        word = text[1:].replace("_", r"\_")
-        return Part(rf"{text[0]}{{\text{{{word}}}}}", kind)
-    if kind == "raised":
-        return Part(f"^{{{''.join(RAISED[sign] for sign in text)}}}", "index")
-    if kind in {"number", "struck"}:
-        text = STRUCK[text] if kind == "struck" else text
-        return Part(text, "factor", spaced)
     if kind == "letter":
-        return Part(_letter(text), "factor", spaced)
-    escaped = text.replace("_", r"\_")
-    kinds = {"operatorname": "function", "text": "text"}
-    return Part(rf"\{kind}{{{escaped}}}", kinds.get(kind, "factor"), spaced)
-
-
-def _letter(text):
-    r"""Return a letter with its accent and its primes, such as \bar{ρ}' for ρ̄'."""
-    sign, *accents = unicodedata.normalize("NFD", text.rstrip("'"))
-    for accent in accents:
-        sign = rf"\{ACCENTS[accent]}{{{sign}}}"
-    return sign + "'" * text.count("'")
+        sign, *accents = unicodedata.normalize("NFD", text.rstrip("'"))
+        for accent in accents:
+            sign = f"{ACCENTS[accent]}{{{sign}}}"
+        tex, kind = sign + "'" * text.count("'"), "factor"
+    elif kind in {"text", "texttt", "operatorname"}:
+        escaped = text.replace("_", r"\_")
+        tex = rf"\{kind}{{{escaped}}}"
+        kind = {"texttt": "factor", "operatorname": "function"}.get(kind, kind)
+    return Part(tex, kind, bool(token["space"]))
 
 
 def _append(parts, part):
     """Append a part; an index, a power or what a root is of joins the one before."""
-    if part.kind == "index":
-        parts[-1] = parts[-1]._replace(tex=parts[-1].tex + part.tex)
-    elif parts and parts[-1].kind == "script":
-        script = parts.pop()
-        _append(parts, Part(f"{script.tex}{{{part.tex}}}", "index"))
-    elif parts and parts[-1].kind == "root":
-        parts[-1] = Part(rf"\sqrt{{{part.bare}}}", "factor", parts[-1].spaced)
+    last = parts[-1] if parts else Part("", "")
+    if last.kind == "script":
+        power = f"{parts.pop().tex}{{{part.tex}}}"
+        parts[-1] = parts[-1]._replace(tex=parts[-1].tex + power)
+    elif last.kind == "root":
+        parts[-1] = Part(rf"\sqrt{{{_bare([part])}}}", "factor", last.spaced)
     else:
         parts.append(part)
 
 
-def _group(parts, opening, closing, before, after):
-    """Return what stands in parentheses; those of a fraction are left away."""
-    kind = before[-1].kind if before else ""
-    if opening == "{" and kind == "script":
+def _group(before, opening, tokens):
+    """Return what stands in brackets; the parentheses of a fraction are left away."""
+    left, spaced = opening["bracket"], bool(opening["space"])
+    parts, closing = _parts(tokens, left)
+    kind = before[-1].kind if before and not spaced else ""
+    if left == "{" and kind == "script":
         return Part(_joined(parts), "factor")
-    indexed = re.match(f"[_^{''.join(RAISED)}]", after)
-    if opening == "(" and kind not in {"factor", "function"} and not indexed:
+    indexed = closing.string[closing.end() :].startswith(("_", "^"))
+    if left == "(" and kind not in {"factor", "function"} and not indexed:
         whole = _with_fractions(parts, slash=not any(part.spaced for part in parts))
         if len(whole) == 1 and whole[0].tex.startswith(r"\frac"):
-            return whole[0]
+            return whole[0]._replace(spaced=spaced)
     inner = _joined(_with_fractions(parts))
-    is_tall = re.search(r"\\(frac|sum|prod|int|bigcup)(?![a-z])", inner)
-    left, right = (r"\left", r"\right") if is_tall else ("", "")
-    opening, closing = IN_TEX.get(opening, opening), IN_TEX.get(closing, closing)
-    return Part(f"{left}{opening} {inner} {right}{closing}", "group")
+    tall = (r"\left", r"\right") if re.search(r"\\frac|[∑∏∫⋃]", inner) else ("", "")
+    left, right = (re.sub("[{}]", r"\\\g<0>", x) for x in (left, closing["bracket"]))
+    return Part(f"{tall[0]}{left} {inner} {tall[1]}{right}", "group", spaced)
 
 
 def _with_fractions(parts, slash=False):
@@ -208,7 +182,10 @@ def _with_fractions(parts, slash=False):
 
 
 def _bare(parts):
-    return parts[0].bare if len(parts) == 1 else _joined(parts)
+    """Join parts, without the parentheses about all of them."""
+    tex = _joined(parts)
+    match = re.fullmatch(r"(?:\\left)?\( (.*) (?:\\right)?\)", tex)
+    return match[1] if match and [x.kind for x in parts] == ["group"] else tex
 
 
 def _joined(parts):

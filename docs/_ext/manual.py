@@ -7,9 +7,9 @@ from pathlib import Path
 
 import catalog
 import equations
-import latex2mathml.converter
 import pages
 from docutils import nodes
+from math_core import LatexToMathML
 from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
 
@@ -58,9 +58,8 @@ def prepare_docstring(app, what, name, thing, options, lines):
     These are the arguments that a variant takes from another function, equations, and
     `A tuple of two: ...`, which napoleon reads as a type.
     """
-    if any(line.startswith("    Other arguments: as ") for line in lines):
-        lines[:] = catalog.complete(thing).split("\n")
-    text = re.sub(r"^Returns:\n +", ":returns: ", "\n".join(lines), flags=re.M)
+    text = catalog.complete(thing) if inspect.isfunction(thing) else "\n".join(lines)
+    text = re.sub(r"^Returns:\n +", ":returns: ", text, flags=re.M)
     lines[:] = pages.with_math(text).split("\n")
 
 
@@ -71,7 +70,7 @@ def widen_columns(app, doctree):
     """
     for table in doctree.findall(nodes.table) if app.builder.format == "latex" else ():
         if len(list(table.findall(nodes.colspec))) <= 4:
-            table["classes"] = ["colwidths-given"]
+            table["classes"].append("colwidths-given")
         if len(list(table.findall(nodes.row))) > 12:
             table["classes"].append("longtable")
 
@@ -95,24 +94,13 @@ def read_equations(app, doctree):
 
 def write_mathml(writer, node):
     """Write an equation as MathML, which browsers show without a script."""
-    if isinstance(node, nodes.math):
-        writer.body.append(_mathml(node.astext(), "inline"))
-        raise nodes.SkipNode
+    block = isinstance(node, nodes.math_block)
+    convert = LatexToMathML(fancy_error=False).convert_with_local_state
     for line in node.astext().split("\n\n"):
         parts = re.split(r"\\qquad(?!.*\\end)", line, flags=re.S)
-        body = "".join(_mathml(part, "block") for part in parts)
-        writer.body.append(f'<div class="equations">{body}</div>')
+        body = "".join(convert(part, displaystyle=block) for part in parts)
+        writer.body.append(f'<div class="equations">{body}</div>' if block else body)
     raise nodes.SkipNode
-
-
-def _mathml(tex, display):
-    text = latex2mathml.converter.convert(tex, display=display)
-    # Room after `log`, if no parenthesis follows, and none after the sign of a number.
-    text = re.sub(r"(<mi>\w{2,}</mi>)(?=<m[^o])", r'\1<mspace width="0.17em" />', text)
-    # None before a parenthesis, as after `min`.
-    text = re.sub(r"<mo(>\w{2,}</mo><mo)", r'<mo lspace="0.17em" rspace="0"\1', text)
-    signs = "&#x0(?:003D|0028|002C);</mo>"
-    return re.sub(f"({signs}<mo)(>&#x02212;)", r'\1 form="prefix"\2', text)
 
 
 # --- Pages as a browser shows them. ---
@@ -158,6 +146,4 @@ def setup(app):
     app.connect("doctree-read", keep_summary)
     app.connect("html-page-context", prepare, priority=100)
     app.connect("html-page-context", break_names, priority=900)
-    app.add_css_file("manual.css")
-    app.add_js_file("manual.js", defer="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,13 +5,17 @@
 of the guide and of algorithms as notebooks.
 """
 
+import ast
 import doctest
+import itertools
 import re
+import shutil
 
+import algorithms
 import catalog
 import jinja2
 import jupytext
-from algorithms import DOCS, FACTS, algorithms, training
+from algorithms import DOCS
 
 import rlaxlib
 
@@ -21,11 +25,11 @@ TEMPLATES = jinja2.Environment(
 
 
 def write(app):
-    """Write all pages that have changed: Sphinx reads those alone."""
+    """Write all pages anew."""
     pages = {}
-    for name in catalog.examples():
-        pages[f"gallery/{name}.md"] = render("example.md", name=name)
-    for name, each in algorithms().items():
+    for name, source in catalog.examples().items():
+        pages[f"gallery/{name}.md"] = render("example.md", name=name, source=source)
+    for name, each in algorithms.algorithms().items():
         text = render("algorithm.md", algorithm=each)
         pages[f"algorithms/{name}.md"] = text
         pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
@@ -35,16 +39,13 @@ def write(app):
         pages[f"api/{topic}.rst"] = render("topic.rst", topic=topic)
         for name in catalog.names(topic):
             pages[f"api/{topic}/{name}.rst"] = render("name.rst", name=name)
-    for name in ("algorithms", "gallery", "names", "papers"):
+    for name in ("algorithms", "gallery", "names", "papers", "zoo"):
         pages[f"api/{name}.txt"] = render(f"{name}.md")
     for folder in ("algorithms", "api", "gallery", "notebooks"):
-        for path in (DOCS / folder).rglob("*.*"):
-            if path.relative_to(DOCS).as_posix() not in pages:
-                path.unlink()
+        shutil.rmtree(DOCS / folder, ignore_errors=True)
     for path, text in ((DOCS / page, text) for page, text in pages.items()):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
 
 def render(template, **values):
@@ -57,31 +58,22 @@ def notebook(text, language="py"):
 
     Blocks of code that the manual only shows are cells if `language` is `python`.
     """
-
-    def script(match):
-        return doctest.script_from_examples(match[0])
-
     shown = r"^(`{3,})\{code-block\} python\n(?::.*\n)*\n*"
     text = re.sub(shown, rf"\1{language}\n", text, flags=re.M)
     text = re.sub(r"^(`{3,})\{(?:.|\n)*?^\1$\n*", "", text, flags=re.M)
-    text = re.sub(r"^>>> (?:.|\n)*?(?=^```$)", script, text, flags=re.M)
-    found = jupytext.reads(text, "md")
-    found.nbformat_minor = 4  # The last without an id, which is random, for each cell.
-    for cell in found.cells:
-        cell.pop("id", None)
-    return jupytext.writes(found, "ipynb")
+    for code in re.findall(r"^>>> (?:.|\n)*?(?=^```$)", text, re.M):
+        text = text.replace(code, doctest.script_from_examples(code))
+    return jupytext.writes(jupytext.reads(text, "md"), "ipynb")
 
 
-def names():
-    """Return letter, order, others' names, and those of ours that they lead to."""
-    groups, rows = {}, []
-    for library, alias, ours in catalog.aliases():
-        text = f"`{alias}` ({library})" if library else alias
-        groups.setdefault(tuple(ours), {})[text.replace("|", r"\|")] = None
-    for ours, texts in groups.items():
-        letters = re.sub("[^A-Z]", "", next(iter(texts)).upper())
-        rows.append((letters[:1], letters, list(texts), ours))
-    return sorted(rows)
+def concepts():
+    """Return letters, and rows of names of papers and those of ours, in order."""
+
+    def letters(row):
+        return re.sub("[^A-Z]", "", row[0].upper())
+
+    rows = sorted(catalog.CONCEPTS.items(), key=letters)
+    return itertools.groupby(rows, lambda row: letters(row)[0])
 
 
 def with_math(text):
@@ -92,19 +84,18 @@ def with_math(text):
 def _links(text):
     """Link the papers and the code that a docstring names, in Markdown."""
     titles = {paper.url: f", *{paper.title}*" for paper in catalog.papers()}
-    form = r"([A-Z][^.;,]*(?: et al\.)?, \d{4}), (https?://\S+?)(?=[.,;](?:\s|$))"
+    name = r"(?:de )?[A-Z][^.;,]*(?: et al\.)?"
+    form = rf"({name}, \d{{4}}), (https?://\S+?)(?=[.,;](?:\s|$))"
     text = re.sub(form, lambda x: f"[{x[1]}{titles.get(x[2], '')}]({x[2]})", text)
     form = r"github\.com/([\w.-]+/[\w.-]+)@(\w+), ([\w./-]+\w)"
     return re.sub(form, r"[\1, \3](https://github.com/\1/blob/\2/\3)", text)
 
 
-TEMPLATES.globals |= {
-    "agents": FACTS["agents"],
-    "algorithms": algorithms,
+TEMPLATES.globals |= vars(algorithms) | {
     "catalog": catalog,
-    "names": names,
+    "concepts": concepts,
+    "docstring": lambda source: ast.get_docstring(ast.parse(source)),
     "rlaxlib": rlaxlib,
-    "training": training,
     "with_math": with_math,
 }
 TEMPLATES.filters |= {

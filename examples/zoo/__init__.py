@@ -6,5 +6,5 @@
 
 An `Entry` trains one algorithm in one jitted function and states the return that its
 worst seed of five reaches. Files are families, as those of `recipes/`. `tasks.py` has
-the environments, `training.py` the loops, and `__main__.py` writes `docs/zoo.md`.
+the environments and `training.py` the loops; `__main__.py` writes `results.json`.
 """

@@ -1,17 +1,18 @@
-"""Train the zoo, and write `docs/zoo.md` and its curves: see `zoo/__init__.py`."""
+"""Train the zoo, and write its results and curves: see `zoo/__init__.py`."""
 
 import argparse
 import sys
 import time
 from contextlib import ExitStack
 from importlib import import_module
+from typing import Any
 from unittest import mock
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
-from zoo import page
+from zoo import results
 from zoo.training import FAULTS, Entry, Fault
 
 FAMILIES = (
@@ -64,26 +65,28 @@ def main() -> None:
     options = parser.parse_args()
     zoo = families()
     entries = {name: entry for each in zoo.values() for name, entry in each.items()}
+    family = {name: file for file, each in zoo.items() for name in each}
     with tqdm(options.names or list(entries), unit="recipe") as progress:
         for name in progress:
             progress.set_postfix_str(name)
             if options.faults:
                 try_faults(name, entries[name], options.seed)
             else:
-                row = measure(name, entries[name], options.seed)
+                found = measure(name, entries[name], options.seed)
                 if options.seed == 0:
-                    page.write(zoo, {name: row})
+                    found = results.about(family[name], entries[name]) | found
+                    results.write(entries, {name: found})
 
 
-def measure(name: str, entry: Entry, seed: int) -> str:
-    """Train an entry, draw its curves, and return its row of the page."""
+def measure(name: str, entry: Entry, seed: int) -> dict[str, Any]:
+    """Train an entry, draw its curves, and return what it reaches."""
     start = time.perf_counter()
     curves = train(entry, seed=seed)
     seconds = time.perf_counter() - start
     _print(name, entry, curves, f"states {entry.states:g}, {seconds:.0f} s")
     if seed == 0:
-        page.draw(name, entry, curves)
-    return page.row(name, entry, curves, seconds)
+        results.draw(name, entry, curves)
+    return results.reached(curves, seconds)
 
 
 def try_faults(name: str, entry: Entry, seed: int) -> None:

@@ -18,12 +18,18 @@ Mapped = Mapping[str, int | None]
 
 # Axes of a batch, and the position of the batch axis in a stream.
 LAYOUTS = {"[B, T]": 0, "[T, B]": 1}
+# First axes that others put before that of a batch: time, samples, critics, groups.
+_FIRST = ("T", "N", "C", "G")
 _OF_DATA = (
     "This looks like a batch, but the function takes one example. Map it over the "
     "batch with jax.vmap"
 )
 # Parts of the names of what all examples may share: supports, levels, times of flows.
 _SHARED = re.compile("atoms|bins|tau|next_t")
+_OF_STATES = (
+    ", with a state for each, or, if examples follow one another, call it in turn, "
+    "with jax.lax.scan."
+)
 _OF_SETTINGS = (
     "Data such as logits belong to the methods of the result. For a batch of settings, "
     "map the function over it with jax.vmap"
@@ -96,13 +102,13 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     if not call.name or call.is_partial:  # Of arrays that are no arguments.
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
-    is_timed = any(map(_is_time, every))
+    first = next((x for x in _FIRST if any(_begins(axes, x) for axes in every)), "")
     fixed = [n for n, spec in call.wanted.items() if not has_many(spec)]
     found: dict[str, list[Mapped]] = {}
     level = 0
-    while not found and level < (1 if is_timed else 2):
+    while not found and level < (1 if first == "T" else 2):
         level += 1
-        for layout in [x for x in LAYOUTS if x in shapes]:
+        for layout in [x for x in LAYOUTS if x in shapes][: 3 - level]:
             new = [*_mappings(call, shapes[layout], LAYOUTS[layout], level)]
             # Arguments with any number of axes may be mapped or not.
             if len({tuple(axes[n] for n in fixed) for axes in new}) > 1:
@@ -110,37 +116,42 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
             found |= {layout: new} if new and new not in found.values() else {}
     if not found:
         return []
-    first = _OF_SETTINGS if call.result.kind == "Object" else _OF_DATA
+    text = _OF_SETTINGS if call.result.kind == "Object" else _OF_DATA
     shared = [n for ways in found.values() for n, x in ways[0].items() if x is None]
     if not {*call.states}.isdisjoint(map(specs.argument_of, shared)):
-        turn = "call it in turn, with jax.lax.scan"
-        way = "give both an `axis_name`" if "axis_name" in call.defaults else turn
-        return [f"{first}, or, to update one state, {way}."]
+        if "axis_name" in call.defaults:
+            return [f"{text}, and give both an `axis_name` to update one state."]
+        return [f"{text}{_OF_STATES}"]
+    labels = {x: x.replace("T", first) for x in found}
     if len(found) > 1:
-        first += ", in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
+        one, other = labels.values()
+        text += f", in_axes 0 if the arrays are {one}, 1 if they are {other}"
     calls = [
-        f"  {line}{f'  # {layout}' * is_timed}"
+        f"  {line}{f'  # {labels[layout]}' * (first == 'T' or len(found) > 1)}"
         for layout, (axes, *others) in found.items()
         if not others and (line := _line(call, shapes[layout], axes, level))
     ]
-    return [f"{first}:" if calls else f"{first}.", *calls]
+    return [f"{text}:" if calls else f"{text}.", *calls]
 
 
 def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Mapped]:
     """Return the ways to map arguments, whose streams have the batch at an axis."""
     ways = [_places(shapes[n], call.wanted[n], axis, level) for n in shapes]
-    has_any = any(map(has_many, call.wanted.values()))
+    has_any, defaults = any(map(has_many, call.wanted.values())), call.defaults.keys()
     for each in itertools.product(*ways):
         axes = dict(zip(shapes, each, strict=True))
         mapped = {n: x for n, x in axes.items() if x is not None}
         sizes = {shapes[n][x : x + level] for n, x in mapped.items()}
         one = {n: shapes[n][:x] + shapes[n][x + level :] for n, x in mapped.items()}
-        required = mapped.keys() - call.defaults.keys()
+        required = mapped.keys() - defaults
         fixed = [n for n in required if not has_many(call.wanted[n])]
         roles = {call.wanted[n].shapes for n in fixed}
         is_shared = all(_is_shared(call, n, roles) for n in axes.keys() - mapped.keys())
-        # Arrays of any shape are a batch only if others say so.
-        is_sure = not has_any or len(fixed) > 1 or any(map(any, roles))
+        # Arrays of any shape, and what may be the mean of a batch, are a batch only if
+        # others say so.
+        is_key = any(call.wanted[n].kind == "Key" for n in required)
+        may_be_alone = not has_any and (is_key or axes.keys() <= defaults)
+        is_sure = len(fixed) > 1 or any(map(any, roles)) or may_be_alone
         if len(sizes) == 1 and is_shared and is_sure and call.fits(shapes | one):
             yield axes
 
@@ -154,7 +165,7 @@ def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]
         is_free = count < len(axes) and further >= 0
         found |= {None: None} if is_free or further == 0 else {}
         is_mapped = further == level or (is_free and further > level)
-        found |= {axis * _is_time(axes): None} if is_mapped else {}
+        found |= {axis * _begins(axes, *_FIRST): None} if is_mapped else {}
     return list(found)
 
 
@@ -169,7 +180,7 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     if is_setting or has_many(spec) or _SHARED.search(name):
         return True
     is_of_step = spec.kind == "Int" or name.endswith(("_t", "_tm1"))
-    is_stream = _is_time(spec.shapes[0]) or spec.shapes in roles
+    is_stream = _begins(spec.shapes[0], "T") or spec.shapes in roles
     return not (is_stream if spec.shapes[0] else is_of_step)
 
 
@@ -211,15 +222,18 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
     return f"{name}({', '.join(text[n] for n in passed)})"
 
 
-def _is_time(axes: Axes) -> bool:
-    """Return whether the first axis is time."""
-    return bool(axes) and split(axes[0])[0] == "T"
+def _begins(axes: Axes, *names: str) -> bool:
+    """Return whether the first axis is one of these, or one more or less."""
+    return bool(axes) and split(axes[0])[0] in names
 
 
 def _is_of_streams(result: Spec) -> bool:
-    """Return whether time is the first axis of all that a function returns."""
+    """Return whether all that a function returns begins as its streams do."""
     leaves = [x for x in specs.within(result) if not x.parts]
-    return all(x.is_array and all(map(_is_time, x.shapes)) for x in leaves)
+    places = {
+        _begins(axes, *_FIRST) for x in leaves if not has_many(x) for axes in x.shapes
+    }
+    return all(x.is_array for x in leaves) and places == {True}
 
 
 def has_many(spec: Spec) -> bool:

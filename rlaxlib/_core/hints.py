@@ -60,11 +60,12 @@ def hint(name: str, call: Call) -> list[str]:
         return []
     if wrong := call.wrong():
         way = _conversion(name, call)
+        exchange = _search(call, _exchanges(call))
         if way and len(wrong) == 1 and _fits_after(way, name, call, _TIME):
-            return [way]
+            return [*exchange, f"Or {way[0].lower()}{way[1:]}" if exchange else way]
         alone = call._replace(wanted={name: spec})
-        is_right = bool(way) and _fits_after(way, name, alone, [""])
-        return _search(call, _exchanges(call)) or [way] * is_right
+        is_right = len(wrong) > 1 and bool(way) and _fits_after(way, name, alone, [""])
+        return exchange or [way] * is_right
     is_key = spec.kind == "Key" and any(map(batches.has_many, passed.values()))
     return _search(call, _changes(call)) or [_KEYS] * is_key
 
@@ -200,12 +201,7 @@ def _conversion(name: str, call: Call) -> str:
     if kind == "key":
         return f"`{name}` is a key: `jax.random.key(0)`. The order is ({call.order})."
     if isinstance(value, np.ma.MaskedArray):
-        mask = next((x for x in ("sample_mask", "mask") if x in call.given), name)
-        if mask == name:
-            return f"Fill its gaps: `{name}.filled(...)`."
-        both = f"{mask} & " * (call.given[mask] is not None)
-        valid = f"{mask}={both}~np.ma.getmaskarray({name})"
-        return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
+        return _filling(name, call)
     if hasattr(value, "_fields"):
         return f"Its fields are {', '.join(value._fields)}."
     way = f"{name}.astype({kind})"
@@ -219,9 +215,9 @@ def _conversion(name: str, call: Call) -> str:
         if binding.has_kind(binding.type_of(value), spec):
             return f"Convert it: `jnp.asarray({name})`."
     shape, dtype, _ = binding.type_of(value)
-    is_rate = "discount" in name  # Integers may be γ, or the ends of episodes.
-    rate = f"`{name}` is the discount γ times `1 - terminated`."
-    if is_rate and dtype in (bool, np.bool_):
+    # Integers may be γ, or the ends of episodes.
+    rate = f"`{name}` is the discount γ times `1 - terminated`." * ("discount" in name)
+    if rate and dtype in (bool, np.bool_):
         return rate
     if isinstance(dtype, type):
         reads = [
@@ -236,12 +232,20 @@ def _conversion(name: str, call: Call) -> str:
         return f"`{name}` takes indices: of one-hot vectors, `jnp.argmax({name}, -1)`."
     # Not a key, nor an array of records.
     is_number = isinstance(dtype, np.dtype) and dtype.kind in "biufV"
-    is_number = is_number and not dtype.fields
-    if not (is_number and _is_exact(value, kind)):
+    if not is_number or dtype.fields or not _is_exact(value, kind):
         return ""
-    if is_rate and dtype.kind in "iu":
-        return f"{rate} If so, convert it: `{way}`."
-    return f"Convert it: `{way}`."
+    about = f"{rate} If so, convert" if rate and dtype.kind in "iu" else "Convert"
+    return f"{about} it: `{way}`."
+
+
+def _filling(name: str, call: Call) -> str:
+    """Return how to pass a masked array of NumPy."""
+    mask = next((x for x in ("sample_mask", "mask") if x in call.given), name)
+    if mask == name:
+        return f"Fill its gaps: `{name}.filled(...)`."
+    both = f"{mask} & " * (call.given[mask] is not None)
+    valid = f"{mask}={both}~np.ma.getmaskarray({name})"
+    return f"Use `{mask}`: `{name}.filled(0)` with `{valid}`."
 
 
 def _is_exact(value: Any, kind: str) -> bool:

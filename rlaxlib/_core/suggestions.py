@@ -147,8 +147,8 @@ def _miss(module: str, public: Sequence[str], name: str) -> NoReturn:
     split = [x.partition(" for ") for x in found]  # What for stands beside some.
     prefix = "rlaxlib." * ("." in module)
     quoted = [f"`{prefix * (x in public)}{x}`{gap}{why}" for x, gap, why in split]
-    hint = f" See {', '.join(quoted)}." if found else ""
-    raise AttributeError(f"module {module!r} has no attribute {name!r}.{hint}")
+    hint = f". See {', '.join(quoted)}" * bool(found)  # Python may add a sentence.
+    raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
 
 def describe_fields(things: Iterable[Any]) -> None:

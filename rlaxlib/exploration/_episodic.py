@@ -34,16 +34,16 @@ class IntrinsicRewardState(NamedTuple):
 
 @checked(compiled=False)
 def episodic_memory_intrinsic_rewards(
-    embeddings: Float[ArrayLike, "M, D"],
+    embeddings: Float[ArrayLike, "T, D"],
     num_neighbors: Static[int, "in [1, inf)"],
-    reward_scale: Float[ArrayLike, "[] or [M] in [0, inf)"],
+    reward_scale: Float[ArrayLike, "[] or [T] in [0, inf)"],
     intrinsic_reward_state: IntrinsicRewardState | None = None,
     constant: Float[ArrayLike, "in [0, inf)"] = 1e-3,
     epsilon: Float[ArrayLike, "in (0, inf)"] = 1e-4,
     cluster_distance: Float[ArrayLike, "in [0, inf)"] = 8e-3,
     max_similarity: Float[ArrayLike, "in (0, inf]"] = 8.0,
     max_memory_size: Static[int, "in [1, inf)"] = 30_000,
-) -> tuple[Float[Array, "M"], IntrinsicRewardState]:
+) -> tuple[Float[Array, "T"], IntrinsicRewardState]:
     """Compute the episodic novelty rewards of Never Give Up (NGU).
 
     Takes one trajectory and a state, returns its rewards and the next state.
@@ -67,12 +67,12 @@ def episodic_memory_intrinsic_rewards(
     In Never Give Up, multiply the reward by lifelong novelty, clipped to [1, 5].
 
     Args:
-        embeddings: Embeddings, shape `[M, D]`. One that is not finite gets a reward of
+        embeddings: Embeddings, shape `[T, D]`. One that is not finite gets a reward of
             NaN, and is neither counted nor remembered.
         num_neighbors: Number :math:`K` of neighbours, in [1, inf) and at most
             `max_memory_size`.
         reward_scale: Scale :math:`β`, in [0, inf), shape `[]`; or that of each
-            embedding, shape `[M]`.
+            embedding, shape `[T]`.
         intrinsic_reward_state: The state of the previous call; or None to start.
         constant: Constant :math:`c` that avoids division by 0, in [0, inf), shape `[]`.
         epsilon: Constant :math:`ε` of the kernel, in (0, inf); a smaller one rewards
@@ -85,7 +85,7 @@ def episodic_memory_intrinsic_rewards(
         max_memory_size: Number :math:`N` of rows of the memory, in [1, inf).
 
     Returns:
-        Rewards, shape `[M]`, and the next state. Its memory keeps its dtype.
+        Rewards, shape `[T]`, and the next state. Its memory keeps its dtype.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or concrete value is wrong.
@@ -120,14 +120,14 @@ def episodic_memory_intrinsic_rewards(
 @checked
 def _rewards(
     state: IntrinsicRewardState,
-    embeddings: Float[ArrayLike, "M, D"],
+    embeddings: Float[ArrayLike, "T, D"],
     num_neighbors: Static[int, ""],
-    beta: Float[ArrayLike, "[] or [M]"],
+    beta: Float[ArrayLike, "[] or [T]"],
     c: Float[ArrayLike, ""],
     epsilon: Float[ArrayLike, ""],
     xi: Float[ArrayLike, ""],
     s_max: Float[ArrayLike, ""],
-) -> tuple[Float[Array, "M"], IntrinsicRewardState]:
+) -> tuple[Float[Array, "T"], IntrinsicRewardState]:
     """Return the rewards and the next state."""
     negated, _ = _shared.nearest(state.memory, embeddings, num_neighbors)
     is_found = jnp.isfinite(negated)

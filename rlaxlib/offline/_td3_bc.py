@@ -68,7 +68,7 @@ def td3_bc_loss(
 
 @checked
 def td3_bc_weight(
-    q: Float[ArrayLike, "B"],
+    q: Float[ArrayLike, "N"],
     alpha: Float[ArrayLike, "in [0, inf)"],
     *,
     axis_name: AxisName | None = None,
@@ -79,12 +79,12 @@ def td3_bc_weight(
 
     ::
 
-        λ = α / ((1/B) ∑_i |q_i|)
+        λ = α / ((1/N) ∑_i |q_i|)
 
     It makes the balance of value and cloning independent of the scale of the rewards.
 
     Args:
-        q: Values :math:`q(s_i, π(s_i))` of the policy's actions, shape `[B]`.
+        q: Values :math:`q(s_i, π(s_i))` of the policy's actions, shape `[N]`.
         alpha: Weight :math:`α` of normalised values, in [0, inf), shape `[]`. The paper
             uses 2.5, with a mean over the dimensions of actions: see `td3_bc_loss`.
         axis_name: Mapped axis name, or names, to average over as well; or None.

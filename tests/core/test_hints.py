@@ -5,34 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from foreign import Tensor, TorchTensor, Variable
+from mistakes import (
+    ANY_HINT,
+    KEY,
+    LAYOUTS,
+    VMAP,
+    A,
+    B,
+    T,
+    assert_error,
+    ints,
+    mapped,
+    mask,
+    x,
+)
 
 import rlaxlib
-from rlaxlib import ArgumentError
 from rlaxlib._core import hints
-
-B, T, A = 3, 5, 2
-KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
-LEVELS = np.linspace(0, 1, 7, dtype=np.float32)
-VMAP, LAYOUTS = "jax.vmap(", "in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
-ANY_HINT = ("vmap", "Squeeze", "Convert", "T+1", "exchanged", "1 - terminated")
-
-
-def x(*shape):
-    return np.full(shape, 0.5, np.float32)
-
-
-def ints(*shape):
-    return np.zeros(shape, np.int32)
-
-
-def mask(*shape):
-    return np.ones(shape, bool)
-
-
-def mapped(function, in_axes=0):
-    """Return a function that is mapped, with arguments by position."""
-    return jax.vmap(function, in_axes)
-
 
 r = rlaxlib
 gae, vtrace = r.generalized_advantage_estimation, r.vtrace_td_error_and_advantage
@@ -41,143 +30,6 @@ softmax, gaussian = r.softmax(), r.gaussian_diagonal()
 
 # Mistakes: the call, the words that the error has, and those that it has not.
 MISTAKES = {
-    # --- Batches. ---
-    "GAE of a batch": (
-        lambda: gae(x(B, T), x(B, T), x(B, T), x(B, T), 0.9),
-        [LAYOUTS, "in_axes=(0, 0, 0, 0, None)", "in_axes=(1, 1, 1, 1, None)"],
-        ["Squeeze"],
-    ),
-    "λ-returns of one-step streams": (
-        lambda: r.lambda_returns(x(B, 1), x(B, 1), x(B, 1)),
-        [LAYOUTS],
-        ["Squeeze"],
-    ),
-    "vectors of size 1, a batch of them": (
-        lambda: r.tanh_normal_log_prob(x(B, 1), x(B, 1), x(B, 1)),
-        ["jax.vmap(rlaxlib.tanh_normal_log_prob, in_axes=(0, 0, 0))"],
-        ["Squeeze", "[T, B]"],
-    ),
-    "V-trace of [T, B], by keyword": (
-        lambda: vtrace(
-            v_tm1=x(T, B), v_t=x(T, B), r_t=x(T, B), discount_t=x(T, B), rho_tm1=x(T, B)
-        ),
-        [LAYOUTS, "in_axes=(1, 1, 1, 1, 1), out_axes=1)(v_tm1, v_t, "],
-        [],
-    ),
-    "a mask by keyword": (
-        lambda: r.lambda_returns(x(B, T), x(B, T), x(B, T), sample_mask=mask(B, T)),
-        ["sample_mask=sample_mask", LAYOUTS],
-        [],
-    ),
-    "DQN without vmap": (
-        lambda: r.q_learning(x(B, A), ints(B), x(B), x(B), x(B, A)),
-        ["jax.vmap(rlaxlib.q_learning, in_axes=(0, 0, 0, 0, 0))(q_tm1, a_tm1, "],
-        ["[T, B]", "Convert"],
-    ),
-    "DQN of [B, T, A]": (
-        lambda: r.q_learning(x(B, T, A), ints(B, T), x(B, T), x(B, T), x(B, T, A)),
-        ["jax.vmap(jax.vmap("],
-        [],
-    ),
-    "DQN with one action for all": (
-        lambda: r.q_learning(x(B, A), 0, 1.0, 0.9, x(B, A)),
-        ["`q_tm1` has shape (3, 2), must be [A]"],
-        ANY_HINT,
-    ),
-    "C51 shares its atoms": (
-        lambda: r.categorical_q_learning(
-            x(7), x(B, A, 7), ints(B), x(B), x(B), x(7), x(B, A, 7)
-        ),
-        ["in_axes=(None, 0, 0, 0, 0, None, 0)"],
-        [],
-    ),
-    "a batch shares atoms that look like its logits": (
-        lambda: r.categorical_td_learning(LEVELS, x(B, 7), x(B), x(B), LEVELS, x(B, 7)),
-        ["in_axes=(None, 0, 0, 0, None, 0))(v_atoms_tm1, "],
-        [],
-    ),
-    "a batch shares the levels of its quantiles": (
-        lambda: r.quantile_regression_loss(x(B, 7), LEVELS, x(B, 7)),
-        ["in_axes=(0, None, 0))(dist_src, tau_src, "],
-        [],
-    ),
-    "a batch shares the time of its flow": (
-        lambda: r.flow_sde_step(x(B, A), x(B, A), 0.1, 0.2),
-        ["in_axes=(0, 0, None, None))(x, velocity, 0.1, 0.2)"],
-        [],
-    ),
-    "a batch shares a state that is read": (
-        lambda: r.linucb_scores(r.linear_bandit_init(2), x(B, 4, 2), 1.0),
-        ["in_axes=(None, 0, None))(state, contexts, 1.0)"],
-        ["update"],
-    ),
-    "a batch of keys shares a state that is read": (
-        lambda: r.linear_thompson_sample(
-            jax.random.split(KEY, B), r.linear_bandit_init(2)
-        ),
-        ["in_axes=(0, None))(key, state)"],
-        ["update"],
-    ),
-    "a batch beside one state with counts": (
-        lambda: r.ez_greedy(KEY, r.EzGreedyState(), x(B, A), 0.1),
-        ["jax.vmap, or, to update one state, call it in turn, with jax.lax.scan."],
-        ["in_axes"],
-    ),
-    "a batch beside one state of all devices": (
-        lambda: r.rnd_reward(r.RndState(), x(B, T, A), x(B, T, A)),
-        ["jax.vmap, or, to update one state, give both an `axis_name`."],
-        ["in_axes", "scan"],
-    ),
-    "a batch shares its temperature": (
-        lambda: r.soft_value(x(B, A), 0.5),
-        ["in_axes=(0, None))(q, 0.5)"],
-        [],
-    ),
-    "a batch with one key": (
-        lambda: r.thompson_beta(KEY, x(B, A), x(B, A)),
-        ["jax.random.split(key, 3)"],
-        [],
-    ),
-    "a λ for each stream": (
-        lambda: r.lambda_returns(x(B, T), x(B, T), x(B, T), x(B)),
-        ["in_axes=(0, 0, 0, 0)", "in_axes=(1, 1, 1, None)"],
-        [],
-    ),
-    "a λ for each stream or step, as many": (
-        lambda: r.lambda_returns(x(T, T), x(T, T), x(T, T), x(T)),
-        ["`r_t` has shape (5, 5), must be [T]"],
-        ANY_HINT,
-    ),
-    "some arguments of a batch": (
-        lambda: r.lambda_returns(x(B, T), x(B, T), x(T)),
-        ["`r_t` has shape (3, 5), must be [T]"],
-        ANY_HINT,
-    ),
-    "streams of several sizes": (
-        lambda: r.lambda_returns(x(B, T), x(T, B), x(B, T)),
-        ["must be [T]"],
-        ANY_HINT,
-    ),
-    "a batch of streams of a batch": (
-        lambda: r.lambda_returns(x(2, B, T), x(2, B, T), x(2, B, T)),
-        ["must be [T]"],
-        ANY_HINT,
-    ),
-    "a batch within vmap": (
-        lambda: mapped(r.td_learning)(x(2, B), x(2, B), x(2, B), x(2, B)),
-        ["jax.vmap(rlaxlib.td_learning"],
-        [],
-    ),
-    "a key for each of the logits": (
-        lambda: softmax.sample(jax.random.split(KEY, B), x(B, A)),
-        ["`key` has shape (3,)", "One key is enough", "jax.vmap"],
-        ["Convert"],
-    ),
-    "a legacy key for each": (
-        lambda: softmax.sample(jax.random.split(LEGACY, B), x(B, A)),
-        ["`key` has shape (3,)", "One key is enough"],
-        ["Convert"],
-    ),
     # --- Axes of size 1. ---
     "a value head within vmap": (
         lambda: mapped(r.td_learning)(x(B, 1), x(B), x(B), x(B, 1)),
@@ -661,13 +513,7 @@ KEYWORDS = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_an_error_has_the_right_hint_and_no_other(mistake):
-    call, words, wrong = MISTAKES[mistake]
-    with pytest.raises(ArgumentError) as error:
-        call()
-    text = str(error.value)
-    assert [word for word in words if word not in text] == [], text
-    hint = "\n".join(line for line in text.split("\n") if ", must be" not in line)
-    assert [word for word in wrong if word in hint] == [], text
+    assert_error(*MISTAKES[mistake])
 
 
 @pytest.mark.parametrize("word", KEYWORDS)

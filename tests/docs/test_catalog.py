@@ -112,8 +112,8 @@ def test_data_are_transform_pairs():
     assert all(isinstance(getattr(rlaxlib, name), rlaxlib.TxPair) for name in DATA)
 
 
-def test_aliases_refer_to_public_names():
-    for _, alias, names in catalog.aliases():
+def test_concepts_refer_to_public_names():
+    for alias, names in catalog.CONCEPTS.items():
         assert names, alias
         # Other libraries have what ours has not, or an expression says it.
         ours = [name for name in names if name.isidentifier()]

@@ -141,7 +141,8 @@ def test_a_notebook_of_an_algorithm_has_all_of_its_code(name):
         pages.notebook(pages.render("algorithm.md", algorithm=page), "python")
     )["cells"]
     sources = ["".join(x["source"]) for x in found if x["cell_type"] == "code"]
-    functions = [x.code for x in page.functions] + [x.source for x in page.helpers]
+    functions = [*map(algorithms.code, page.functions)]
+    functions += [x.source for x in page.helpers]
     assert code_of(sources) == code_of([page.imports, *functions])
 
 

@@ -93,7 +93,7 @@ def known_as():
 def shown():
     """Return file and name of each function on a page."""
     pages = [algorithms.needs(each.functions) for each in ALGORITHMS.values()]
-    return {(x.file.removeprefix("recipes/"), x.name) for page in pages for x in page}
+    return {(x.module.name, x.name) for page in pages for x in page}
 
 
 def test_each_recipe_is_on_a_page():
@@ -116,7 +116,7 @@ def test_code_of_a_page_needs_no_other_code(name):
 
 def test_facts_are_of_algorithms_and_examples_that_exist():
     facts = algorithms.FACTS
-    files = {file.removeprefix("recipes/") for file in algorithms.files("recipes")}
+    files = set(algorithms.RECIPES.modules)
     assert {*facts["defaults"], *facts["algorithms"]} <= files
     assert set(facts["agents"]) <= set(catalog.examples())
     for file in facts["algorithms"].values():
@@ -129,7 +129,7 @@ def test_facts_are_of_algorithms_and_examples_that_exist():
 def test_each_page_has_the_code_that_trains_its_algorithm():
     for name in ALGORITHMS:
         file, code = algorithms.training(name)
-        assert file.startswith("zoo/")
+        assert file.package is algorithms.ZOO
         assert f'"{name}": ' in code or "ENTRY" in code, name
 
 
@@ -137,7 +137,7 @@ def test_each_page_has_the_code_that_trains_its_algorithm():
 def test_a_search_for_an_algorithm_leads_to_functions_that_it_uses(name):
     pages = [ALGORITHMS[x] for x in (name, *ALGORITHMS[name].facts.get("with", ()))]
     functions = [x for page in pages for x in page.functions]
-    shown = [(x.file.removeprefix("recipes/"), x.name) for x in functions]
+    shown = [(x.module.name, x.name) for x in functions]
     title = ALGORITHMS[name].facts["title"].partition(": ")[0]
     for keyword in suggestions.keywords(title):
         known = known_as().get(keyword.lower(), set())

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-import re
+import json
 from importlib import import_module
 
 import chex
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.random import define_prng_impl
-from zoo import page
+from zoo import results
 from zoo.__main__ import SEEDS, families, train
 from zoo.evaluation import averaged
 from zoo.training import FAULTS, POINTS, Fault, Run
@@ -133,18 +133,12 @@ def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
         assert not worst >= entry.states, fault
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_page_has_its_curve_and_numbers(name):
-    entry = ENTRIES[name]
-    assert set(entry.fails) <= set(FAULTS)
-    text = page.PAGE.read_text("utf-8")
-    (line,) = re.findall(rf"^\| .*\(algorithms/{name}\.md\).*", text, re.M)
-    assert line.split("|")[1].strip() == page._link(name, entry.recipe)
-    _, _, _, states, worst, _, without, *_ = line.split("|")
-    fails = [page.WORDS[each] for each in entry.fails]
-    assert without.strip() == ", ".join([*fails, *entry.without])
-    assert float(states) == pytest.approx(entry.states, abs=0.0051)
-    assert float(worst) >= entry.states - 0.005
-    before = text.partition(line)[0]
-    assert re.findall(r"^(.+)\n\n\| Algorithm", before, re.M)[-1] == page.task(entry)
-    assert (page.CURVES / f"{name}.svg").exists()
+def test_results_are_those_of_the_entries_and_have_curves():
+    known = json.loads(results.RESULTS.read_text("utf-8"))
+    assert list(known) == list(ENTRIES)
+    for family, entries in FAMILIES.items():
+        for name, entry in entries.items():
+            assert set(entry.fails) <= set(FAULTS), name
+            assert results.about(family, entry).items() <= known[name].items(), name
+            assert known[name]["worst"] >= entry.states - 0.005, name
+            assert (results.CURVES / f"{name}.svg").exists()

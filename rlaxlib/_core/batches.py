@@ -102,14 +102,14 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     if not call.name or call.is_partial:  # Of arrays that are no arguments.
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
-    first = next((x for x in _FIRST if any(_begins(axes, x) for axes in every)), "")
+    first = _first(every)
     fixed = [n for n, spec in call.wanted.items() if not has_many(spec)]
     found: dict[str, list[Mapped]] = {}
     level = 0
     while not found and level < (1 if first == "T" else 2):
         level += 1
         for layout in [x for x in LAYOUTS if x in shapes][: 3 - level]:
-            new = [*_mappings(call, shapes[layout], LAYOUTS[layout], level)]
+            new = [*_mappings(call, shapes[layout], first, LAYOUTS[layout], level)]
             # Arguments with any number of axes may be mapped or not.
             if len({tuple(axes[n] for n in fixed) for axes in new}) > 1:
                 return []
@@ -134,9 +134,21 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     return [f"{text}:" if calls else f"{text}.", *calls]
 
 
-def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Mapped]:
+def _first(every: Sequence[Axes]) -> str:
+    """Return the axis that may stand before that of a batch, or nothing.
+
+    It is time in any array, but others only if all arrays begin with it.
+    """
+    firsts = {split(axes[0])[0] for axes in every if axes}
+    is_one = len(firsts) == 1 and firsts <= {*_FIRST}
+    return "T" if "T" in firsts else firsts.pop() if is_one else ""
+
+
+def _mappings(
+    call: Call, shapes: Shapes, first: str, axis: int, level: int
+) -> Iterator[Mapped]:
     """Return the ways to map arguments, whose streams have the batch at an axis."""
-    ways = [_places(shapes[n], call.wanted[n], axis, level) for n in shapes]
+    ways = [_places(shapes[n], call.wanted[n], first, axis, level) for n in shapes]
     has_any, defaults = any(map(has_many, call.wanted.values())), call.defaults.keys()
     for each in itertools.product(*ways):
         axes = dict(zip(shapes, each, strict=True))
@@ -156,7 +168,9 @@ def _mappings(call: Call, shapes: Shapes, axis: int, level: int) -> Iterator[Map
             yield axes
 
 
-def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]:
+def _places(
+    shape: Shape, spec: Spec, first: str, axis: int, level: int
+) -> list[int | None]:
     """Return the batch axes that an argument may have; None if it may be shared."""
     found: dict[int | None, None] = {}
     for axes in spec.shapes:
@@ -165,7 +179,7 @@ def _places(shape: Shape, spec: Spec, axis: int, level: int) -> list[int | None]
         is_free = count < len(axes) and further >= 0
         found |= {None: None} if is_free or further == 0 else {}
         is_mapped = further == level or (is_free and further > level)
-        found |= {axis * _begins(axes, *_FIRST): None} if is_mapped else {}
+        found |= {axis * _begins(axes, first): None} if is_mapped else {}
     return list(found)
 
 

@@ -156,7 +156,7 @@ def _alternatives(
     if first == [("T+1",)]:
         text = "{} has T+1 entries: append that of the last next observation."
         yield text, f"`{name}`", (*before, size[0] + 1, *after)
-    if "discount" in name and wanted == (("T",),) and shape == ():
+    if "discount" in name and shape == () and wanted in ((("T",),), ((),)):
         like = [x for n, x in shapes.items() if forms[n] == wanted]
         text = "{} is γ times `1 - terminated`, for each step."
         yield text, f"`{name}`", max(like, key=len)

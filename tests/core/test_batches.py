@@ -43,12 +43,19 @@ def takes_one_example(row):
     )
 
 
-def first_axis(row, name, value):
-    """Return the first axis of an array, if others put it before that of a batch."""
+def first_axis(row):
+    """Return the axis that users may put before that of a batch, or nothing."""
+    wanted = signatures.read(row.function(rlaxlib)).arrays
+    every = [axes for spec in wanted.values() for axes in spec.shapes if axes]
+    firsts = {specs.split(axes[0])[0] for axes in every}
+    is_one = len(firsts) == 1 and firsts <= {"N", "C", "G"}
+    return "T" if "T" in firsts else firsts.pop() if is_one else ""
+
+
+def begins_with(row, name, value, first):
     spec = signatures.read(row.function(rlaxlib)).arrays[name]
     every = [axes for axes in spec.shapes if len(axes) == np.ndim(value) > 0]
-    firsts = [specs.split(axes[0])[0] for axes in every]
-    return next((x for x in firsts if x in ("T", "N", "C", "G")), "")
+    return first in [specs.split(axes[0])[0] for axes in every]
 
 
 SINGLE = [row for row in ROWS if takes_one_example(row)]
@@ -61,11 +68,11 @@ SINGLE = [row for row in SINGLE if not row.id.startswith(tuple(AMBIGUOUS))]
 @pytest.mark.parametrize("row", contract.share(SINGLE, "paste", 12), ids=lambda x: x.id)
 def test_the_line_to_paste_maps_the_function(row, is_first):
     examples = [row.inputs(seed) for seed in range(B)]
-    firsts = {n: first_axis(row, n, value) for n, value in examples[0].items()}
+    first, given = first_axis(row), examples[0].items()
+    firsts = {n: begins_with(row, n, value, first) for n, value in given}
     if not is_first and not any(firsts.values()):
         pytest.skip("without streams there is one layout, the other parameter")
-    axes = {n: int(not is_first and bool(x)) for n, x in firsts.items()}
-    first = next((x for x in "TNCG" if x in firsts.values()), "")
+    axes = {n: int(not is_first and x) for n, x in firsts.items()}
     layout = f"[B, {first}]" if is_first else f"[{first}, B]"
     given = contract.stack(examples)
     given |= {n: np.asarray(given[n]).swapaxes(0, 1) for n in axes if axes[n]}
@@ -131,7 +138,7 @@ def test_one_state_beside_a_batch_is_updated_in_turn():
         rlaxlib.bandit_update(STATES[0], np.array([0, 1, 1]), np.ones(B, np.float32))
 
 
-@pytest.mark.parametrize("name", ["a_tm1", "r_t", "discount_t"])
+@pytest.mark.parametrize("name", ["a_tm1", "r_t"])
 def test_examples_have_no_data_of_a_step_in_common(name):
     q, each = np.ones((B, A), np.float32), np.full(B, 0.5, np.float32)
     data = {"a_tm1": np.zeros(B, np.int32), "r_t": each, "discount_t": each}
@@ -248,6 +255,16 @@ MISTAKES = {
     "quantiles of critics": (
         lambda: r.tqc_targets(x(2, 3, 5), 1),
         ["in_axes 0 if the arrays are [B, C], 1 if they are [C, B]"],
+        [],
+    ),
+    "quantiles and targets, both of as many": (
+        lambda: r.quantile_regression_loss(x(7, 7), LEVELS, x(7, 7)),
+        ["in_axes=(0, None, 0))(dist_src, tau_src, dist_target)"],
+        ["#", "in_axes=(1"],
+    ),
+    "one discount for a batch of transitions": (
+        lambda: r.q_learning(x(B, A), ints(B), x(B), 0.9, x(B, A)),
+        ["`discount_t` is γ times `1 - terminated`", "in_axes=(0, 0, 0, 0, 0))("],
         [],
     ),
     "quantiles of a batch": (

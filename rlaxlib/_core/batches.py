@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -162,7 +162,8 @@ def _mappings(
         # Arrays of any shape, and what may be the mean of a batch, are a batch only if
         # others say so.
         is_key = any(call.wanted[n].kind == "Key" for n in required)
-        may_be_alone = not has_any and (is_key or axes.keys() <= defaults)
+        may_be_alone = is_key or axes.keys() <= defaults or _has_others(call, axes)
+        may_be_alone = may_be_alone and not has_any
         is_sure = len(fixed) > 1 or any(map(any, roles)) or may_be_alone
         if len(sizes) == 1 and is_shared and is_sure and call.fits(shapes | one):
             yield axes
@@ -214,8 +215,7 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
     axes = {n: each.pop() for n, each in whole.items()}
     order = dict.fromkeys([*call.positional, *given])
     passed = [n for n in order if n.isidentifier() and call.is_set(n)]
-    leaves = jax.tree.leaves([given[n] for n in passed if n not in axes])
-    if not call.name.isidentifier() or any(hasattr(x, "shape") for x in leaves):
+    if not call.name.isidentifier() or _has_others(call, axes):
         return ""
     keys = [n for n in axes if n in call.wanted and call.wanted[n].kind == "Key"]
     split = [n for n in keys if axes[n] is None]
@@ -234,6 +234,13 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
         name = f"jax.vmap({name}, in_axes={places}{out})"
     text |= {n: f"jax.random.split({n}, {size})" for n in split}
     return f"{name}({', '.join(text[n] for n in passed)})"
+
+
+def _has_others(call: Call, known: Iterable[str]) -> bool:
+    """Return whether arguments but these contain arrays, such as pytrees."""
+    names = {*map(specs.argument_of, known)}
+    others = [x for n, x in call.given.items() if specs.argument_of(n) not in names]
+    return any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(others))
 
 
 def _begins(axes: Axes, *names: str) -> bool:

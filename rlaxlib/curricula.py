@@ -201,7 +201,7 @@ def level_probabilities(
         sample_mask: False for levels that do not exist yet, shape `[N]`; or None.
 
     Returns:
-        Probabilities, shape `[N]`, 0 at masked levels.
+        Probabilities, without a gradient, shape `[N]`, 0 at masked levels.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete value is wrong.

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+import rlaxlib
 from rlaxlib import ArgumentError
 
 B, T, A = 3, 5, 2
@@ -11,6 +12,11 @@ KEY, LEGACY = jax.random.key(0), jax.random.PRNGKey(0)
 LEVELS = np.linspace(0, 1, 7, dtype=np.float32)
 VMAP, LAYOUTS = "jax.vmap(", "in_axes 0 if the arrays are [B, T], 1 if they are [T, B]"
 ANY_HINT = ("vmap", "Squeeze", "Convert", "T+1", "exchanged", "1 - terminated")
+
+r = rlaxlib
+gae, vtrace = r.generalized_advantage_estimation, r.vtrace_td_error_and_advantage
+truncated_gae = r.truncated_generalized_advantage_estimation
+softmax, gaussian = r.softmax(), r.gaussian_diagonal()
 
 
 def x(*shape):

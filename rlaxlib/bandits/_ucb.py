@@ -127,10 +127,9 @@ def kl_ucb_scores(
         U_a = max {q : N_a d(μ̂_a, q) ≤ log t + c max(0, log log t)},   t = ∑_a N_a,
         d(p, q) = p log(p/q) + (1 - p) log((1 - p)/(1 - q))
 
-    The bound is found by bisection. In the paper :math:`t ≥ 3`, where the maximum has
-    no effect: each of at least two arms has been pulled before. For rewards in {0, 1}
-    the regret is asymptotically optimal; for any rewards in [0, 1] it is no worse than
-    that of `ucb_scores`.
+    The bound is found by bisection. The inner maximum has no effect from the third pull
+    on. For rewards in {0, 1} the regret is asymptotically optimal; for any rewards in
+    [0, 1] it is no worse than that of `ucb_scores`.
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,

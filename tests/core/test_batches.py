@@ -18,9 +18,13 @@ from mistakes import (
     B,
     T,
     assert_error,
+    gae,
     ints,
     mapped,
     mask,
+    r,
+    softmax,
+    vtrace,
     x,
 )
 
@@ -153,11 +157,6 @@ def test_examples_have_no_data_of_a_step_in_common(name):
 
 
 # --- Hints of batches. ---
-
-r = rlaxlib
-gae, vtrace = r.generalized_advantage_estimation, r.vtrace_td_error_and_advantage
-truncated_gae = r.truncated_generalized_advantage_estimation
-softmax, gaussian = r.softmax(), r.gaussian_diagonal()
 
 # Mistakes: the call, the words that the error has, and those that it has not.
 MISTAKES = {

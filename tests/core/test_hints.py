@@ -14,19 +14,18 @@ from mistakes import (
     B,
     T,
     assert_error,
+    gae,
+    gaussian,
     ints,
     mapped,
     mask,
+    r,
+    softmax,
+    truncated_gae,
     x,
 )
 
-import rlaxlib
 from rlaxlib._core import hints
-
-r = rlaxlib
-gae, vtrace = r.generalized_advantage_estimation, r.vtrace_td_error_and_advantage
-truncated_gae = r.truncated_generalized_advantage_estimation
-softmax, gaussian = r.softmax(), r.gaussian_diagonal()
 
 # Mistakes: the call, the words that the error has, and those that it has not.
 MISTAKES = {

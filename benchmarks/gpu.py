@@ -199,7 +199,7 @@ def tests(rehearse: bool) -> Lines:
             process.check_returncode()
         summary = process.stdout.strip().splitlines()[-1].strip("= ")
         yield f"| {precision} | {summary} |"
-        for failure in re.findall("^FAILED ([^ ]*)", process.stdout, re.MULTILINE):
+        for failure in re.findall(r"^FAILED (\S+)", process.stdout, re.MULTILINE):
             yield f"| | failed: `{failure}` |"
 
 

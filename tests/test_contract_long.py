@@ -42,7 +42,8 @@ def repeated(row):
 def evaluate(row, dtype):
     """Return outputs, and gradients of their mean."""
     arguments = repeated(row)
-    with contract.x64(dtype == np.float64):
+    exact = jax.default_matmul_precision("highest")
+    with contract.x64(dtype == np.float64), exact:
         given = contract.to_jax(arguments, dtype)
         given |= {} if row.key is None else {row.key: jax.random.key(0)}
         moving = row.variables

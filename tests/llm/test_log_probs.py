@@ -27,6 +27,13 @@ KEPT[:, :2] = SEVERAL
 LARGE = {"hidden": (4096, 512), "head": (512, 151_936), "tokens": (4096,)}
 
 
+@pytest.fixture(autouse=True)
+def exact_products():
+    """Compute all digits of products, which GPUs and TPUs round by default."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
 def plain(hidden, head, tokens, **settings):
     logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32)
     return rlaxlib.token_log_probs(logits, tokens, **settings)
@@ -225,6 +232,22 @@ def test_value_and_gradients_equal_those_from_logits(chunk_size, columns):
     close(value, expected[0], rtol=1e-6, atol=1e-5)
     for one, other in zip(gradients, expected[1], strict=True):
         close(one, other, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "tensorfloat32"])
+def test_rounded_products_are_as_exact_as_those_of_logits(precision):
+    def error(function):
+        found = jax.jit(jax.value_and_grad(total(function), (0, 1)))
+        with jax.default_matmul_precision(precision):
+            value, gradients = found(STATES, HEAD, TOKENS)
+        differences = jax.tree.map(np.subtract, (value, *gradients), wide)
+        return [np.sqrt(np.mean(x**2)) for x in differences]
+
+    with x64(True):
+        value, gradients = exactly(np.float64(STATES), np.float64(HEAD), TOKENS)
+    wide = (value, *gradients)
+    bound = 2 * np.array(error(plain)) + 1e-5
+    assert (error(rlaxlib.linear_token_log_probs) <= bound).all()
 
 
 def test_gradient_by_temperature_equals_that_from_logits():

@@ -177,16 +177,26 @@ def head(rehearse: bool) -> Lines:
 
 def tests(rehearse: bool) -> Lines:
     """Yield the results of tests, with and without TensorFloat-32."""
+    files, chosen = (TESTS[:1], "window_equals") if rehearse else (TESTS, CHOSEN)
+    return _test(files, chosen, ("tensorfloat32", "float32"))
+
+
+def functions(rehearse: bool) -> Lines:
+    """Yield whether values and gradients of all functions equal their definitions."""
+    chosen = "equal_the_definition" + " and huber" * rehearse
+    return _test(("tests/test_contract.py",), chosen, ("float32",))
+
+
+def _test(files: Sequence[str], chosen: str, precisions: Sequence[str]) -> Lines:
     yield from command.table("products | tests")
-    for precision in ("tensorfloat32", "float32"):
+    for precision in precisions:
         process = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
                 *("-p", "no:benchmark"),  # A plugin of the system, which warns.
                 *("-m", "not slow and not trust", "--tb=short"),
                 *("--numprocesses=logical", "--maxprocesses=8"),
-                *(TESTS[:1] if rehearse else TESTS),
-                *("-k", "window_equals" if rehearse else CHOSEN),
+                *(*files, "-k", chosen),
             ],
             cwd=ROOT,
             env=os.environ | {"JAX_DEFAULT_MATMUL_PRECISION": precision},
@@ -237,6 +247,7 @@ PARTS: dict[str, Callable[[bool], Lines]] = {
     "Head": head,
     **{name: functools.partial(run, name) for name in training.SETTINGS},
     "Tests": tests,
+    "Functions": functions,
     "MinAtar": minatar,
 }
 

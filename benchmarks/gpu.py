@@ -178,13 +178,17 @@ def head(rehearse: bool) -> Lines:
 def tests(rehearse: bool) -> Lines:
     """Yield the results of tests, with and without TensorFloat-32."""
     files, chosen = (TESTS[:1], "window_equals") if rehearse else (TESTS, CHOSEN)
-    return _test(files, chosen, ("tensorfloat32", "float32"))
+    yield "Recurrences, long streams, bandits, planning, and heads of language models."
+    yield ""
+    yield from _test(files, chosen, ("tensorfloat32", "float32"))
 
 
 def functions(rehearse: bool) -> Lines:
     """Yield whether values and gradients of all functions equal their definitions."""
     chosen = "equal_the_definition" + " and huber" * rehearse
-    return _test(("tests/test_contract.py",), chosen, ("float32",))
+    yield "Value and gradient of every function beside its definition in NumPy."
+    yield ""
+    yield from _test(("tests/test_contract.py",), chosen, ("float32",))
 
 
 def _test(files: Sequence[str], chosen: str, precisions: Sequence[str]) -> Lines:

@@ -29,7 +29,7 @@ LARGE = {"hidden": (4096, 512), "head": (512, 151_936), "tokens": (4096,)}
 
 @pytest.fixture(autouse=True)
 def exact_products():
-    """Compute all digits of products, which GPUs and TPUs round by default."""
+    """Compute products at full precision, which GPUs and TPUs round by default."""
     with jax.default_matmul_precision("highest"):
         yield
 

@@ -119,6 +119,19 @@ def test_dtypes_are_those_of_the_result():
                 getattr(rlaxlib, name)(*arguments, dtype=bad)
 
 
+def test_functions_and_objects_refuse_what_they_are_not():
+    must = {"Function": "a function", "Object": "a `TxPair`"}
+    found = set()
+    for signature in SIGNATURES.values():
+        for argument, spec in signature.bare.items():
+            if spec.kind in must:
+                found.add(spec.kind)
+                message = f"`{argument}` is .*, must be {must[spec.kind]}"
+                with pytest.raises(rlaxlib.ArgumentError, match=message):
+                    signature.check({argument: (abs, abs)})
+    assert found == must.keys()
+
+
 def test_every_option_says_what_it_may_be():
     for name, signature in SIGNATURES.items():
         for argument, default in signature.defaults.items():

@@ -25,7 +25,7 @@ _OF_DATA = (
     "batch with jax.vmap"
 )
 # Parts of the names of what all examples may share: supports, levels, times of flows.
-_SHARED = re.compile("atoms|bins|tau|next_t")
+_SHARED = re.compile("atoms|bins|tau|next_t|z_[pq]")
 _OF_STATES = (
     ", with a state for each, or, if examples follow one another, call it in turn, "
     "with jax.lax.scan."
@@ -188,11 +188,12 @@ def _is_shared(call: Call, name: str, roles: set[tuple[Axes, ...]]) -> bool:
     """Return whether all examples of a batch may have an argument in common.
 
     Settings, states and tables may be, such as a temperature or atoms. The data of a
-    step may not, such as an action: nobody has the same for all.
+    step may not, such as an action: nobody has the same for all. But a value may be 0.
     """
-    spec = call.wanted[name]
+    spec, value = call.wanted[name], call.given[name]
     is_setting = name in call.defaults or spec.kind == "Key" or "." in name
-    if is_setting or has_many(spec) or _SHARED.search(name):
+    is_zero = type(value) is float and value == 0
+    if is_setting or is_zero or has_many(spec) or _SHARED.search(name):
         return True
     is_of_step = spec.kind == "Int" or name.endswith(("_t", "_tm1"))
     is_stream = _begins(spec.shapes[0], "T") or spec.shapes in roles

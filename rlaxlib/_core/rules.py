@@ -153,14 +153,22 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         raise problem(f"`{name}` is {describe(value)}, must be {must}")
 
 
-def check_dtype(name: str, value: Any, result: Spec) -> None:
-    """Check that a dtype is one of the result; an object has floats."""
-    spec = result if result.is_array else Spec("Float")
-    dtype = binding.dtype_of(value)
-    if dtype is None or not binding.has_kind(((), dtype, True), spec):
-        found = describe(value) if dtype is None else dtype
-        must = f"must be the dtype of {binding.KINDS[spec.kind][2]}"
-        raise problem(f"`{name}` is {found}, {must}")
+def check_bare(name: str, value: Any, spec: Spec, result: Spec) -> None:
+    """Check a function, an object of functions, or a dtype, which the result has."""
+    must = ""
+    if spec.kind == "Function" and not (value is None or callable(value)):
+        must = "a function"
+    elif spec.kind == "Object" and not all(
+        hasattr(value, each) for each in spec.type._functions
+    ):
+        must = f"a `{spec.type.__name__}`"
+    elif spec.kind == "DType":
+        has = result if result.is_array else Spec("Float")  # An object has floats.
+        dtype = binding.dtype_of(value)
+        if dtype is None or not binding.has_kind(((), dtype, True), has):
+            must = f"the dtype of {binding.KINDS[has.kind][2]}"
+    if must:
+        raise problem(f"`{name}` is {describe(value)}, must be {must}")
 
 
 def _concrete(value: Any) -> Any:

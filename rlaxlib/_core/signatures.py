@@ -132,8 +132,7 @@ class Plan:
         self.checked = self.specs | self.nested
         others = {n: x for n, x in self.specs.items() if n not in self.arrays}
         self.static = {n: object if x.is_static else bool for n, x in others.items()}
-        self.callables = [n for n, x in self.bare.items() if x.kind == "Function"]
-        self.dtypes = [n for n, x in self.bare.items() if x.kind == "DType"]
+        self.has_callables = any(x.kind == "Function" for x in self.bare.values())
         settings = "Setting", "DType"
         self.functions = [n for n, x in self.bare.items() if x.kind not in settings]
         mask = self.arrays.get("sample_mask")
@@ -228,13 +227,8 @@ class Plan:
         for path, place, spec, is_masked in fitted.ruled:
             own = mask if is_masked else None
             rules.check(path, leaves[place], spec, sizes, given, own)
-        for name in self.callables:
-            function = given.get(name)
-            if not (function is None or callable(function)):
-                found = errors.describe(function)
-                raise errors.problem(f"`{name}` is {found}, must be a function")
-        for name in filter(given.__contains__, self.dtypes):
-            rules.check_dtype(name, given[name], self.result)
+        for name in filter(given.__contains__, self.bare):
+            rules.check_bare(name, given[name], self.bare[name], self.result)
         if self.rule is not None and given.keys() == self.names:
             self.rule(**given)
 
@@ -267,7 +261,7 @@ class Plan:
             return ""
         if specs.argument_of(path) in self.states:
             return "state"
-        return "data" if not spec.is_tree else "" if self.callables else "tree"
+        return "data" if not spec.is_tree else "" if self.has_callables else "tree"
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""

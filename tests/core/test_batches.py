@@ -219,6 +219,16 @@ MISTAKES = {
         ["in_axes=(0, None, 0))(dist_src, tau_src, "],
         [],
     ),
+    "a batch of projections shares both supports": (
+        lambda: r.categorical_l2_project(LEVELS, x(B, 7), LEVELS),
+        ["in_axes=(None, 0, None))(z_p, probs, z_q)"],
+        [],
+    ),
+    "a batch whose streams all end": (
+        lambda: r.discounted_returns(x(B, T), x(B, T), 0.0),
+        ["in_axes=(0, 0, None))(r_t, discount_t, 0.0)", "in_axes=(1, 1, None)"],
+        [],
+    ),
     "a batch shares the time of its flow": (
         lambda: r.flow_sde_step(x(B, A), x(B, A), 0.1, 0.2),
         ["in_axes=(0, 0, None, None))(x, velocity, 0.1, 0.2)"],

@@ -99,17 +99,19 @@ def test_all_exceptions_are_functions_and_arguments():
 NAN = jnp.array([1.0, jnp.nan, 0.0])
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        rlaxlib.softmax().sample,
-        rlaxlib.clipped_entropy_softmax(0.5).sample,
-        rlaxlib.greedy().sample,
-        rlaxlib.epsilon_greedy(0.5).sample,
-        rlaxlib.categorical_sample,
-        lambda key, q: rlaxlib.ez_greedy(key, rlaxlib.EzGreedyState(0, 0), q, 0.0)[0],
-    ],
-)
+SAMPLE = {
+    "softmax": rlaxlib.softmax().sample,
+    "clipped_entropy_softmax": rlaxlib.clipped_entropy_softmax(0.5).sample,
+    "greedy": rlaxlib.greedy().sample,
+    "epsilon_greedy": rlaxlib.epsilon_greedy(0.5).sample,
+    "categorical_sample": rlaxlib.categorical_sample,
+    "ez_greedy": lambda key, q: rlaxlib.ez_greedy(
+        key, rlaxlib.EzGreedyState(0, 0), q, 0.0
+    )[0],
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLE.values(), ids=SAMPLE)
 def test_a_sampled_action_is_out_of_range(sample):
     assert jax.jit(sample)(jax.random.key(0), NAN) == -1
     assert sample(jax.random.key(0), jnp.array([0.0, 1.0, 0.0])) in (0, 1, 2)

@@ -167,6 +167,39 @@ def test_results_of_further_functions_equal_those_of_one_device(name):
     check(functools.partial(function, axis_name=AXIS), function, {"x": x}, ("x",))
 
 
+OF_SEGMENTS = {
+    "gmpo_loss": lambda x, **options: rlaxlib.gmpo_loss(
+        x[:, 0], x[:, 1], 1.0, **options
+    ),
+    "gspo_ratio": lambda x, **options: rlaxlib.gspo_ratio(x[:, 0], x[:, 1], **options),
+    "importance_weights": lambda x, **options: rlaxlib.importance_weights(
+        x[:, 0], "sequence", **options
+    ),
+    "off_policy_sequence_mask": lambda x, **options: rlaxlib.off_policy_sequence_mask(
+        x[:, 0], x[:, 1], -1.0, 0.5, **options
+    ),
+    "vespo_weight": lambda x, **options: rlaxlib.vespo_weight(
+        x[:, 0], x[:, 1], 1.0, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_SEGMENTS)
+def test_devices_may_share_the_segments_of_a_packed_row(name):
+    """Each has a segment of its own, and there are as many as tokens in all."""
+
+    def function(x, ids, axis_name=None):
+        options = {"segment_ids": ids, "axis_name": axis_name}
+        result = jax.tree.leaves(OF_SEGMENTS[name](x, **options))[0]
+        mean = rlaxlib.masked_mean(result.astype(x.dtype), axis_name=axis_name)
+        return result, mean
+
+    x = 0.1 * np.random.default_rng(0).normal(size=(BATCH, 2)).astype(np.float32)
+    inputs = {"x": x, "ids": np.array([0, 1, 1, 3, 3, 1, 7, 6])}
+    over = functools.partial(function, axis_name=AXIS)
+    check(over, function, inputs, ("x",))
+
+
 def test_every_function_with_an_axis_name_runs_over_devices():
     rows = {row.name for row in contract.collect() if row.over_devices}
     named = {

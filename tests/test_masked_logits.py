@@ -47,6 +47,7 @@ COUNTS = {
     "unimix_logits": "the uniform distribution is over all classes",
 }
 NEVER_EMPTY = ("categorical_mpo_loss",)  # A divergence that is infinite, of a network.
+RATIOS = ("effective_sample_size",)  # Only those count, of numbers of any size.
 UNIFORM = ("categorical_regression_loss", "diayn_reward", "rpg_loss", "unimix_logits")
 LOWEST = float(np.finfo(np.float32).min)
 TEMPERATURES = (0.1, 0.5, 0.9, 1.0, 2.0, 10.0)
@@ -230,9 +231,15 @@ def assert_no_nan_without_entries(row, run):
     given, every = sampled(row, 3, np.float32), masked_names(row)
     is_kept = np.ones(given[every[0]].shape[-1], bool)
     for names in [*((name,) for name in every), every]:
-        masked = {n: np.full_like(given[n], -np.inf) for n in names}
-        found = jax.tree.leaves(run(np.float32(1), given | masked, is_kept))
-        assert not any(np.any(np.isnan(x)) for x in found if contract.is_float(x))
+        expected = None
+        for fill in (-np.inf, LOWEST)[: 1 if row.name in RATIOS else 2]:
+            masked = {n: np.full_like(given[n], fill) for n in names}
+            found = jax.tree.leaves(run(np.float32(1), given | masked, is_kept))
+            found = [np.asarray(x) for x in found if contract.is_float(x)]
+            assert not any(np.any(np.isnan(x)) for x in found)
+            expected = expected or found
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, 1e-5, 1e-5, err_msg=f"{names}")
 
 
 @pytest.mark.trust

@@ -44,7 +44,7 @@ def masked(logits: Array, action_mask: Array | None) -> Array:
 def largest(logits: Array) -> Array:
     """Return the largest logit, 0 if none is legal, `[..., 1]`."""
     highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    is_lowest = (highest == -jnp.inf) | (highest == LOWEST_HALF)
+    is_lowest = (highest < LOWEST) | (highest == LOWEST_HALF)
     return jnp.where(is_lowest, 0, highest)
 
 

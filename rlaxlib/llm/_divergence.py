@@ -136,7 +136,8 @@ def vespo_weight(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None. With it,
+            segments are in [0, T) for the T tokens of all devices.
 
     Returns:
         Weights :math:`φ(w)`, without a gradient, shape `[T]`; 0 for ignored tokens.

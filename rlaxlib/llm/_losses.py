@@ -186,7 +186,8 @@ def gspo_ratio(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None. With it,
+            segments are in [0, T) for the T tokens of all devices.
 
     Returns:
         Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
@@ -253,7 +254,8 @@ def gmpo_loss(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None. With it,
+            segments are in [0, T) for the T tokens of all devices.
 
     Returns:
         A tuple of two: the loss :math:`L` at each token, shape `[T]`, 0 for ignored

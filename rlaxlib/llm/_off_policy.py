@@ -18,7 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import indexing, ratios, safe, streams
+from rlaxlib._core import devices, indexing, ratios, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import means, sums
@@ -69,7 +69,8 @@ def importance_weights(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None. With it,
+            segments are in [0, T) for the T tokens of all devices.
 
     Returns:
         Weights :math:`w_t`, at most e^20, without a gradient, shape `[T]`, 0 for
@@ -139,7 +140,8 @@ def off_policy_sequence_mask(
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None. With it,
+            segments are in [0, T) for the T tokens of all devices.
 
     Returns:
         True for tokens to learn from, shape `[T]`, False for ignored tokens, and for
@@ -159,7 +161,8 @@ def off_policy_sequence_mask(
     """
     mask = streams.filled(sample_mask, log_prob)
     if segment_ids is not None:
-        mask &= indexing.is_inside(segment_ids, mask.size)
+        tokens = mask.size * devices.number(axis_name)
+        mask &= indexing.is_inside(segment_ids, tokens)
     log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
     divergence = means(log_ratio, mask, segment_ids, axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

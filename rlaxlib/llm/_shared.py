@@ -8,14 +8,16 @@ from rlaxlib._core import devices, indexing, streams
 from rlaxlib._core.types import Array, AxisName
 
 
-def totals(x: Array, segment_ids: Array) -> Array:
-    """Return the sum of the entries of each segment, `[T]`, 0 without entries.
+def totals(x: Array, segment_ids: Array, number: int = 1) -> Array:
+    """Return the sum of the entries of each segment, 0 without entries.
 
     Args:
         x: Values, `[T]`.
-        segment_ids: Segment of each entry, in [0, T), `[T]`. Others are left out.
+        segment_ids: Segment of each entry, `[T]`. Out of range it is left out.
+        number: Number of devices, on each of which there may be T segments.
     """
-    return jnp.zeros_like(x).at[_places(segment_ids)].add(x, mode="drop")
+    zeros = jnp.tile(jnp.zeros_like(x), number)
+    return zeros.at[_places(segment_ids, zeros.size)].add(x, mode="drop")
 
 
 def latest(steps: Array, segment_ids: Array) -> Array:
@@ -25,19 +27,20 @@ def latest(steps: Array, segment_ids: Array) -> Array:
         steps: Steps, and -1 at ignored tokens, `[T]`.
         segment_ids: Segment of each entry, in [0, T), `[T]`. Others get -2.
     """
-    largest = jnp.full_like(steps, -1).at[_places(segment_ids)].max(steps, mode="drop")
-    return largest.at[_places(segment_ids)].get(mode="fill", fill_value=-2)
+    places = _places(segment_ids, steps.size)
+    largest = jnp.full_like(steps, -1).at[places].max(steps, mode="drop")
+    return largest.at[places].get(mode="fill", fill_value=-2)
 
 
 def at(x: Array, segment_ids: Array) -> Array:
     """Return the value of the segment of each entry, NaN if it is out of range."""
-    return x.at[_places(segment_ids)].get(mode="fill", fill_value=jnp.nan)
+    return x.at[_places(segment_ids, x.size)].get(mode="fill", fill_value=jnp.nan)
 
 
-def _places(segment_ids: Array) -> Array:
+def _places(segment_ids: Array, size: int) -> Array:
     """Return segments as indices, of which those below 0 would wrap."""
     segments = indexing.widened(segment_ids)
-    return jnp.where(segments < 0, segments.size, segments)
+    return jnp.where(segments < 0, size, segments)
 
 
 def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Array:
@@ -45,13 +48,16 @@ def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Arr
 
     Args:
         x: Values, 0 at ignored tokens, `[T]`.
-        segment_ids: Answer of each token, in [0, T), `[T]`; or None for one answer.
-        axis_name: Mapped axis name, or names, of the tokens; or None.
+        segment_ids: Answer of each token, `[T]`; or None for one answer. There may be
+            as many as tokens on all devices.
+        axis_name: Mapped axis name, or names, of the tokens, all of which T of the
+            segments counts; or None.
     """
     if segment_ids is None:
         total = devices.total(jnp.sum(x), axis_name)
         return jnp.broadcast_to(total, x.shape)
-    return at(devices.total(totals(x, segment_ids), axis_name), segment_ids)
+    own = totals(x, segment_ids, devices.number(axis_name))
+    return at(devices.total(own, axis_name), segment_ids)
 
 
 def means(

@@ -164,8 +164,8 @@ def vmpo_compute_weights_and_temperature_loss(
         use_stop_gradient: Whether to stop the gradients of :math:`ψ_t` and :math:`ρ_t`.
 
     Returns:
-        A tuple of three: the loss, shape `[]`; the weights, which sum to 1, or are 0 if
-            no step is valid, shape `[...]`; and :math:`K`, shape `[]`.
+        A tuple of three: the loss, shape `[]`; the weights, which sum to 1, shape
+            `[...]`; and :math:`K`, shape `[]`. Without a valid step, all are 0.
 
     Raises:
         ArgumentError: If a shape, dtype or concrete value is wrong, or
@@ -196,8 +196,9 @@ def vmpo_compute_weights_and_temperature_loss(
     raised = rho * jnp.exp(_shared.exponents(advantages, best, eta))
     count = devices.total(jnp.sum(chosen, dtype=raised.dtype), axis_name)
     mass = devices.total(jnp.sum(raised), axis_name)
-    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
+    log_mean = safe.log(mass / jnp.maximum(count, 1))
     loss = eta * temperature_constraint.epsilon + best + eta * log_mean
+    loss = jnp.where(mass == 0, 0, loss)
     weights = stop_if(use_stop_gradient, safe.divide(raised, mass))
     return loss, weights, count
 

@@ -115,13 +115,18 @@ def mellowmax(
     sign = jnp.where(omega < 0, -1, 1).astype(q.dtype)
     extreme = sign * devices.largest(sign * q, legal, None)
     gaps = jnp.where(legal, q - extreme, 0)
-    # Near omega = 0 the logarithm cancels and 1 / omega overflows: use a series there.
-    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < float(np.finfo(q.dtype).eps)
+    # Near omega = 0, 1 / omega overflows: use a series there.
+    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(np.finfo(q.dtype).eps)
     small = jnp.where(is_near & legal, q - mean, 0)
-    near = mean + jnp.sum(omega * small * small) / (2 * count)
-    omega = jnp.where(is_near, 1, omega)
-    total = jnp.sum(jnp.exp(omega * gaps), where=legal)
-    far = extreme + jnp.log(jnp.where(is_near, count, total) / count) / omega
+    near = mean + jnp.sum(omega * small * small * (3 + omega * small)) / (6 * count)
+    gaps, omega = jnp.where(is_near, 0, gaps), jnp.where(is_near, 1, omega)
+    # The logarithm of a mean near 1 cancels, and `log1p` that of one far below.
+    less = jnp.sum(jnp.expm1(omega * gaps)) / count
+    total = jnp.sum(jnp.exp(omega * gaps), where=legal) / count
+    is_close = less > -0.5
+    close = jnp.log1p(jnp.where(is_close, less, 0))
+    log_mean = jnp.where(is_close, close, jnp.log(jnp.where(is_close, 1, total)))
+    far = extreme + log_mean / omega
     return jnp.where(is_near, near, far)
 
 

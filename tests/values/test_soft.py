@@ -81,6 +81,26 @@ def test_mellowmax_tends_to_minimum_mean_and_maximum(omega, expected):
     close(mellowmax(Q_T, omega)[0], expected, rtol=3e-4)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_mellowmax_is_accurate_at_every_omega(sign):
+    for seed, omega in enumerate(sign * np.float32(np.geomspace(1e-6, 100, 41))):
+        q = np.random.default_rng(seed).normal(size=10).astype(np.float32)
+        gaps = np.float64(q) - (sign * q).max() * sign
+        e = np.exp(np.float64(omega) * gaps)
+        log_mean = np.log1p(np.mean(np.expm1(omega * gaps)))
+        value, (by_q, by_omega) = mellowmax(q, omega)
+        close(value, q[0] - gaps[0] + log_mean / omega, atol=2e-6)
+        close(by_q, e / e.sum(), rtol=1e-5)
+        expected = (e @ gaps / e.sum() - log_mean / omega) / np.float64(omega)
+        close(by_omega, expected, rtol=1e-3)
+
+
+def test_mellowmax_of_distant_values_has_a_gradient_near_omega_of_zero():
+    _, gradients = mellowmax(np.float32([0.0, 1000.0]), np.float32(-1e-6))
+    close(gradients[0], 0.5, rtol=1e-3)
+    close(gradients[1], 500.0**2 / 2, rtol=1e-3)
+
+
 @pytest.mark.parametrize("omega", [1e-1, 1e-2, 1e-4, 1e-6, 1e-20, -1e-3])
 def test_mellowmax_is_accurate_near_omega_of_zero(omega):
     q = np.asarray(Q_T, np.float64)

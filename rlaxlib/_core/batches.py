@@ -24,8 +24,9 @@ _OF_DATA = (
     "This looks like a batch, but the function takes one example. Map it over the "
     "batch with jax.vmap"
 )
-# Parts of the names of what all examples may share: supports, levels, times of flows.
-_SHARED = re.compile("atoms|bins|tau|next_t|z_[pq]")
+# Parts of the names of what all examples may share: supports, levels, standard
+# deviations, times of flows.
+_SHARED = re.compile("atoms|bins|tau|stddev|next_t|z_[pq]")
 _OF_STATES = (
     ", with a state for each, or, if examples follow one another, call it in turn, "
     "with jax.lax.scan."
@@ -97,22 +98,19 @@ class Call(NamedTuple):
 def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     """Return the calls of `jax.vmap` that take arrays of these shapes in each layout.
 
-    There are none if the arguments are no batch, or may be read in several ways.
+    There are none if the arguments are no batch, and no call to paste in a layout in
+    which they may be read in several ways.
     """
     if not call.name or call.is_partial:  # Of arrays that are no arguments.
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
     first = _first(every)
-    fixed = [n for n, spec in call.wanted.items() if not has_many(spec)]
     found: dict[str, list[Mapped]] = {}
     level = 0
     while not found and level < (1 if first == "T" else 2):
         level += 1
         for layout in [x for x in LAYOUTS if x in shapes][: 3 - level]:
             new = [*_mappings(call, shapes[layout], first, LAYOUTS[layout], level)]
-            # Arguments with any number of axes may be mapped or not.
-            if len({tuple(axes[n] for n in fixed) for axes in new}) > 1:
-                return []
             found |= {layout: new} if new and new not in found.values() else {}
     if not found:
         return []
@@ -234,6 +232,8 @@ def _line(call: Call, shapes: Shapes, axes: Mapped, level: int) -> str:
     for _ in range(level):
         name = f"jax.vmap({name}, in_axes={places}{out})"
     text |= {n: f"jax.random.split({n}, {size})" for n in split}
+    rates = [n for n in mapped if "discount" in n and not call.type_of(n)[0]]
+    text |= {n: f"{n} * (1 - terminated)" for n in rates}
     return f"{name}({', '.join(text[n] for n in passed)})"
 
 

@@ -90,11 +90,14 @@ def _exchanges(call: Call) -> Iterator[Change]:
     """Return exchanges of two arguments, neither of which fits where it is."""
     shapes, wrong = call.shapes(), call.wrong()
     rest = {n: {k: x for k, x in shapes.items() if k != n} for n in shapes}
+    counts = {n for n in shapes if binding.has_kind(call.type_of(n), specs.Spec("Int"))}
     needed = [n for n in shapes if wrong or not call.fits(rest[n])]
     for one, other in itertools.combinations(needed, 2):
         swapped = {one: call.given[other], other: call.given[one]}
         new = call._replace(given={**call.given, **swapped})
-        if call.type_of(one) != call.type_of(other) and not new.wrong():
+        # One integer in the place of another explains nothing.
+        is_same = {one, other} <= counts and shapes[one] == shapes[other]
+        if not is_same and not new.wrong():
             text = f"`{one}` and `{other}` fit if they are exchanged: the order is "
             # By shapes alone, an exchange in a batch is too uncertain.
             after = dict.fromkeys(_TIME if wrong else [""], new.shapes())

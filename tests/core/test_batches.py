@@ -14,6 +14,7 @@ from mistakes import (
     LAYOUTS,
     LEGACY,
     LEVELS,
+    VMAP,
     A,
     B,
     T,
@@ -229,6 +230,11 @@ MISTAKES = {
         ["in_axes=(0, 0, None))(r_t, discount_t, 0.0)", "in_axes=(1, 1, None)"],
         [],
     ),
+    "a batch shares its standard deviation": (
+        lambda: r.tanh_normal_log_prob(x(B, A), x(B, A), x(A)),
+        ["in_axes=(0, 0, None))(pre_tanh, mean, stddev)"],
+        [],
+    ),
     "a batch shares the time of its flow": (
         lambda: r.flow_sde_step(x(B, A), x(B, A), 0.1, 0.2),
         ["in_axes=(0, 0, None, None))(x, velocity, 0.1, 0.2)"],
@@ -273,7 +279,7 @@ MISTAKES = {
     ),
     "one discount for a batch of transitions": (
         lambda: r.q_learning(x(B, A), ints(B), x(B), 0.9, x(B, A)),
-        ["`discount_t` is γ times `1 - terminated`", "in_axes=(0, 0, 0, 0, 0))("],
+        ["`discount_t` is γ times", "a_tm1, r_t, discount_t * (1 - terminated), q_t)"],
         [],
     ),
     "quantiles of a batch": (
@@ -338,8 +344,13 @@ MISTAKES = {
     ),
     "a λ for each stream or step, as many": (
         lambda: r.lambda_returns(x(T, T), x(T, T), x(T, T), x(T)),
-        ["`r_t` has shape (5, 5), must be [T]"],
-        ANY_HINT,
+        ["This looks like a batch", LAYOUTS],
+        [VMAP],
+    ),
+    "a discount for each stream or step, as many, beside T+1 features": (
+        lambda: r.feature_control_rewards(x(T, T + 1, A), "potential", x(T)),
+        ["This looks like a batch", "with jax.vmap."],
+        [VMAP, "T+1"],
     ),
     "some arguments of a batch": (
         lambda: r.lambda_returns(x(B, T), x(B, T), x(T)),

@@ -164,7 +164,11 @@ MISTAKES = {
     ),
     "γ as a number, in a batch": (
         lambda: r.lambda_returns(x(B, T), 0.99, x(B, T)),
-        ["γ times `1 - terminated`", "(r_t, discount_t, v_t)", LAYOUTS],
+        [
+            "γ times `1 - terminated`",
+            "(r_t, discount_t * (1 - terminated), v_t)",
+            LAYOUTS,
+        ],
         [],
     ),
     "γ as a number, and λ of each step": (
@@ -217,7 +221,7 @@ MISTAKES = {
         ["argmax"],
     ),
     "a reward that is an integer, and an action": (
-        lambda: r.q_learning(x(A), 1, np.int64(1), 0.9, x(A)),
+        lambda: r.q_learning(x(A), 1, np.int32(1), 0.9, x(A)),
         ["Convert it: `r_t.astype(float)`"],
         ["exchanged"],
     ),

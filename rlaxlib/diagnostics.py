@@ -448,7 +448,8 @@ def effective_rank(
     sigma = jnp.linalg.svd(whole, compute_uv=False)
     # Sum from the smallest: `1 - sum` would lose small values by rounding.
     left = jnp.cumsum(sigma[::-1])[::-1]
-    return jnp.sum(left > threshold * left[0])
+    # `jax.shard_map` does not know that all devices have the same.
+    return devices.maximum(jnp.sum(left > threshold * left[0]), axis_name)
 
 
 # --- Data. ---

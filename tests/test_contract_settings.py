@@ -102,6 +102,18 @@ def test_devices_may_share_a_vocabulary_or_a_group(name):
     contract.assert_close(function(shared), function(batch), SINGLE, tolerance)
 
 
+@on_explicit_meshes
+@pytest.mark.parametrize("name", ["policy_gradient_loss", "entropy_loss"])
+def test_devices_may_share_the_steps_of_a_mean(name):
+    rows = [row.inputs() for row in contract.collect() if row.name == name]
+    (inputs,) = (x for x in rows if "sample_mask" in x and "w_t" not in x)
+    inputs = {name: x[: len(x) // 2 * 2] for name, x in inputs.items()}
+    mesh = jax.make_mesh((2,), ("steps",), (AxisType.Explicit,))
+    shared = jax.device_put(inputs, NamedSharding(mesh, PartitionSpec("steps")))
+    call = jax.jit(getattr(rlaxlib, name))
+    contract.assert_close(call(**shared), call(**inputs), SINGLE, SINGLE)
+
+
 # --- Others. ---
 
 # Their loop is not one over time or samples: bisections, blocks of tokens, n steps.

@@ -1,5 +1,6 @@
 """Test the checks of pytrees, and of results of functions that users give."""
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,7 +68,7 @@ def test_trees_are_checked_in_traced_programs(name):
 
 @pytest.mark.parametrize("name", ["trust_region_step_size", "backtracking_line_search"])
 def test_numbers_have_the_dtype_of_the_trees_in_single_precision_at_least(name):
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with contract.x64(True), jax.numpy_dtype_promotion("standard"):
         for dtype in (jnp.bfloat16, jnp.float32, jnp.float64):
             tree = {"w": jnp.ones(3, dtype)}
             results = ALIKE[name](tree, tree)

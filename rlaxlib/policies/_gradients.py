@@ -297,7 +297,7 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    w_t, count = _weights(w_t, sample_mask, logits_t)
+    w_t, count = _weights(w_t, sample_mask, jnp.max(logits_t, axis=1))
     logits_t = legality.unless(w_t[:, None], logits_t)
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
     return -safe.expectation(w_t, entropy_t) / count
@@ -545,8 +545,11 @@ def _clip_by_norm(x: Array, maximum: Array) -> Array:
 def _weights(
     w_t: Array, sample_mask: Array | None, like: Array
 ) -> tuple[Array, Array | int]:
-    """Return the weight of each step, 0 if ignored, and the number of valid steps."""
-    w_t = jnp.broadcast_to(w_t, like.shape[:1])
+    """Return the weight of each step, 0 if ignored, and the number of valid steps.
+
+    Devices share the weights as they do an array `like` them, `[T]`.
+    """
+    w_t = w_t * jnp.ones_like(like)
     if sample_mask is None:
         return w_t, w_t.size
     count = jnp.maximum(jnp.sum(sample_mask, dtype=like.dtype), 1)

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -566,7 +567,7 @@ def test_dtypes_do_not_depend_on_the_settings_of_earlier_calls():
 
     x = np.arange(3, dtype=np.int32)
     assert learn(x).dtype == np.float32
-    with jax.enable_x64(True):
+    with contract.x64(True):
         assert learn(x).dtype == np.float64
     assert learn(x).dtype == np.float32
 

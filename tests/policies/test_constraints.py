@@ -2,6 +2,7 @@
 
 import pickle
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -172,7 +173,7 @@ def test_state_of_half_precision_costs_is_in_single_precision():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_state_keeps_its_dtype_whatever_that_of_the_cost(dtype):
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with contract.x64(True), jax.numpy_dtype_promotion("standard"):
         init, update = rlaxlib.pid_lagrangian(1.0, 0.1, 0.1, 0.1)
         costs = np.full(3, 2.0, dtype)
         state, multipliers = jax.lax.scan(

@@ -58,8 +58,8 @@ def dot(x: Array, y: Array, axis: int = -1) -> Array:
     """Return `∑_i x_i y_i` over an axis, of arrays that broadcast.
 
     On a CPU, XLA of jaxlib 0.10.2 computes `-jnp.sum(x * y, -1)` wrongly if a large
-    batch shares one factor; 0.7.0, 0.9.2, 0.10.0, 0.10.1, 0.11.0 and 0.12.0.1 are
-    right. `tests/shared_product.py` is the smallest program. A `jnp.vecdot` is right
+    batch shares one factor; other versions from 0.7.0 to 0.12.0.1 are right.
+    `tests/shared_product.py` is the smallest program. A `jnp.vecdot` is right
     too, but does not run over all shardings of a mesh of explicit axes.
     """
     terms = x * y
@@ -141,7 +141,7 @@ def clip(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
 def largest(x: Array, axis: int | None = None) -> Array:
     """Return the maximum over an axis, or over all, NaN if an entry is NaN.
 
-    On a CPU, XLA of jaxlib 0.10.2 ignores NaN in a maximum of a few thousand entries.
+    On a CPU, XLA of jaxlib 0.10.2 to 0.12.0.1 ignores NaN among a few thousand entries.
     """
     return jnp.where(jnp.any(jnp.isnan(x), axis), jnp.nan, jnp.max(x, axis))
 

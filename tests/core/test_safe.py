@@ -140,7 +140,7 @@ def test_either_factor_may_be_sharded_over_explicit_axes(specs):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the fault is of CPUs")
-def test_one_jaxlib_alone_sums_a_product_wrongly():
+def test_one_jaxlib_alone_sums_a_product_of_a_shared_factor_wrongly():
     is_wrong = shared_product.error() > 1e-4
     if jaxlib.__version__ == "0.10.2":
         # Not so with XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=
@@ -149,6 +149,14 @@ def test_one_jaxlib_alone_sums_a_product_wrongly():
     else:
         message = "this jaxlib has the fault too: name it in `safe.dot` and the guide"
         assert not is_wrong, message
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the fault is of CPUs")
+def test_some_jaxlibs_sum_a_product_of_shared_factors_wrongly():
+    is_wrong = shared_product.error_of_both() > 1e-4
+    assert is_wrong == (jaxlib.__version__ in shared_product.WRONG)
+    if is_wrong:
+        assert shared_product.error_of_both(**shared_product.CURE) < 1e-4
 
 
 # --- Vectors of which only the direction counts, or that a norm measures. ---

@@ -2,6 +2,7 @@
 
 import functools
 
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -426,6 +427,9 @@ def test_discrepancy_is_a_squared_metric_of_samples(kind):
         far = mmd(x, y + np.float32(1e3), kind, 1e-2)
         close(far, 1 / 4 + 1 / 5)
         close(mmd(7 * x, 7 * y, kind, 7.0), mmd(x, y, kind))
+        with contract.x64(True):
+            exact = mmd(np.float64(x), np.float64(y), kind, 1e3)
+        np.testing.assert_allclose(mmd(x, y, kind, 1e3), exact, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KERNELS)

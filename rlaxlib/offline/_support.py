@@ -153,14 +153,15 @@ def maximum_mean_discrepancy(
     """
     y = stop_if(stop_target_gradients, y)
 
+    # Kernels less 1, which cancels: with a large bandwidth they would round to 1.
     def mean(x: Array, y: Array) -> Array:
         difference = x[:, None] - y[None, :]
         if kind == "gaussian":
             squared = jnp.sum(jnp.square(difference / bandwidth), axis=-1)
-            return jnp.mean(jnp.exp(-0.5 * squared))
+            return jnp.mean(jnp.expm1(-0.5 * squared))
         if kind == "laplacian":
             absolute = jnp.sum(safe.absolute(difference), axis=-1)
-            return jnp.mean(jnp.exp(-absolute / bandwidth))
+            return jnp.mean(jnp.expm1(-absolute / bandwidth))
         return jnp.mean(-safe.norm(difference))
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)

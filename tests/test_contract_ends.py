@@ -1,0 +1,66 @@
+"""Test settings near the ends of their ranges: single precision equals double there.
+
+A formula with a limit cancels near it, such as the logarithm of a mean of exponentials,
+divided by a small number.
+"""
+
+import contract
+import jax
+import numpy as np
+import pytest
+
+from rlaxlib._core.specs import Interval
+
+# Settings at which single precision has no result, each with the reason.
+EXCEPT = {
+    ("cpw_fractions", "eta"): "the fractions are below 1e-30",
+    ("flow_sde_step", "noise_level"): "noise of 1000 drowns the mean",
+}
+
+
+def near_ends(row):
+    """Yield the name of each number with a range, and a value near an end of it."""
+    given = row.make(np.random.default_rng(0))
+    for name, spec in row.specs.items():
+        rules = [rule for rule in spec.rules if isinstance(rule, Interval)]
+        is_number = spec.is_float and name in given and np.ndim(given[name]) == 0
+        if not rules or not is_number or (row.name, name) in EXCEPT:
+            continue
+        low, high = (x if isinstance(x, float) else np.inf for x in rules[0][:2])
+        for near in (1e-3, 1e-2):
+            if low <= near <= high:
+                yield name, near
+            if high in (1, np.inf):
+                yield name, 1 - near if high == 1 else 1 / near
+
+
+CASES = [
+    (row, *each)
+    for row in contract.of_topic(contract.collect())
+    if row.has_arguments and row.key is None
+    for each in near_ends(row)
+]
+
+
+def evaluate(row, arguments, dtype):
+    """Return results and gradients in double precision."""
+    with contract.x64(dtype == np.float64):
+        given = contract.to_jax(arguments, dtype)
+        program = jax.jit(lambda given: contract.gradient(row, row.call(), given))
+        found = [x for x in jax.tree.leaves(program(given)) if contract.is_float(x)]
+        return [np.asarray(x, np.float64) for x in found]
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "value"),
+    contract.share(CASES, "ends", 24),
+    ids=lambda x: getattr(x, "id", None),
+)
+def test_settings_near_the_ends_of_their_ranges_keep_the_precision(row, name, value):
+    arguments = {n: np.asarray(x) for n, x in row.inputs().items()}
+    arguments[name] = np.float32(value)
+    single, double = (evaluate(row, arguments, x) for x in (np.float32, np.float64))
+    for one, other in zip(single, double, strict=True):
+        finite = np.abs(other[np.isfinite(other)])
+        atol = 1e-3 * np.max(finite, initial=0) + 1e-6
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=atol)

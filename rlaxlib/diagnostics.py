@@ -575,7 +575,7 @@ def _missing_ends(ended: Array, cut: Array, mask: Array) -> Array:
     following = streams.next_valid(mask)
     # A cut may be marked at any masked step of the gap.
     end_of_gap = last_end[jnp.maximum(following - 1, 0)]
-    is_first = ~mask & jnp.append(jnp.zeros_like(mask[:1]), mask[:-1])
+    is_first = ~mask & jnp.pad(mask[:-1], (1, 0))
     is_ended = (last_end >= last_valid) | (end_of_gap >= last_valid)
     return is_first & (following < mask.size) & ~is_ended
 

@@ -297,8 +297,7 @@ class Plan:
             given = {n: passed[n] if n in self.arrays else x for n, x in given.items()}
             if self.is_factory:  # An array may change once it is a setting.
                 given = {n: copy.copy(_hashable(x)) for n, x in given.items()}
-            with programs.mesh_of(leaves):
-                return self.function(**given)
+            return self.function(**given)
         has_ours = all(
             given[n] is self.defaults.get(n) or is_ours(given[n])
             for n in self.functions

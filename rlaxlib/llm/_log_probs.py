@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import indexing
+from rlaxlib._core import indexing, programs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 
@@ -199,7 +199,8 @@ def linear_token_log_probs(
     """
     several = tokens if tokens.ndim == 2 else tokens[:, None]
     inputs = _Inputs(hidden, head, bias, temperature, soft_cap, several, kept)
-    log_prob, entropy = _program((chunk_size, bool(with_entropy)), inputs)
+    with programs.mesh_of(inputs):
+        log_prob, entropy = _program((chunk_size, bool(with_entropy)), inputs)
     log_prob = log_prob if tokens.ndim == 2 else log_prob[:, 0]
     return TokenLogProbs(log_prob, entropy)
 

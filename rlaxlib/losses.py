@@ -100,7 +100,8 @@ def huber_loss(
     size = jnp.abs(x)
     clipped = jnp.where(size > delta, delta, size)  # `minimum` halves derivatives.
     # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    return 0.5 * jnp.square(clipped) + delta * (size - clipped)
+    excess = jnp.where(size > delta, size - delta, 0)
+    return 0.5 * jnp.square(clipped) + delta * excess
 
 
 @checked

@@ -13,7 +13,6 @@ from rlaxlib._core.specs import Interval
 
 # Settings at which single precision has no result, each with the reason.
 EXCEPT = {
-    ("cpw_fractions", "eta"): "the fractions are below 1e-30",
     ("flow_sde_step", "noise_level"): "noise of 1000 drowns the mean",
 }
 

@@ -34,6 +34,12 @@ def test_huber_has_the_gradient_of_the_clipped_squared_error():
     np.testing.assert_array_equal(derivatives(rlaxlib.huber_loss, x), clipped)
 
 
+def test_huber_has_the_gradient_of_a_square_within_a_large_delta():
+    gradient = jax.grad(lambda x: rlaxlib.huber_loss(x, 1e8))
+    for x in np.float32([1e-3, -0.1, 1.0]):
+        assert gradient(x) == x
+
+
 def test_huber_has_finite_gradients_for_infinite_errors():
     x = [0.0, 1.0, -1.0, inf, -inf]
     np.testing.assert_array_equal(derivatives(rlaxlib.huber_loss, x), [0, 1, -1, 1, -1])

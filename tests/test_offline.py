@@ -432,6 +432,16 @@ def test_discrepancy_is_a_squared_metric_of_samples(kind):
         np.testing.assert_allclose(mmd(x, y, kind, 1e3), exact, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("kind", "slope"), [("gaussian", 6.0), ("laplacian", 1.0)])
+def test_discrepancy_of_distant_samples_has_a_gradient(kind, slope):
+    def mmd(x):
+        return rlaxlib.maximum_mean_discrepancy(x, np.full((1, 1), 6.0, "f"), kind)
+
+    expected = -2 * slope * np.exp(-18.0 if kind == "gaussian" else -6.0)
+    found = jax.grad(mmd)(jnp.zeros((1, 1)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KERNELS)
 def test_gradient_of_the_discrepancy_is_finite_and_stopped_at_the_target(kind):
     x, y = np.float32([[0, 0], [1, 1]]), np.float32([[1, 1]])

@@ -101,6 +101,16 @@ def polar(x: Array) -> tuple[Array, Array]:
     return scale * length, divide(x, length)
 
 
+def expm1(x: Array) -> Array:
+    """Return `exp(x) - 1` of `x` at most 88, with all digits of the derivative.
+
+    JAX adds 1 to the value for it, which rounds that of a low `x` away.
+    """
+    exp = jnp.exp(x)
+    stop = jax.lax.stop_gradient
+    return stop(jnp.expm1(x)) + (exp - stop(exp))
+
+
 def log(x: Array, otherwise: ArrayLike = -jnp.inf) -> Array:
     """Return `log(x)`, and `otherwise` where `x` is 0, with a derivative of 0 there."""
     is_zero = x == 0

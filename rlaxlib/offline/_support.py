@@ -158,10 +158,10 @@ def maximum_mean_discrepancy(
         difference = x[:, None] - y[None, :]
         if kind == "gaussian":
             squared = jnp.sum(jnp.square(difference / bandwidth), axis=-1)
-            return jnp.mean(jnp.expm1(-0.5 * squared))
+            return jnp.mean(safe.expm1(-0.5 * squared))
         if kind == "laplacian":
             absolute = jnp.sum(safe.absolute(difference), axis=-1)
-            return jnp.mean(jnp.expm1(-absolute / bandwidth))
+            return jnp.mean(safe.expm1(-absolute / bandwidth))
         return jnp.mean(-safe.norm(difference))
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)

@@ -196,7 +196,7 @@ def vmpo_compute_weights_and_temperature_loss(
     raised = rho * jnp.exp(_shared.exponents(advantages, best, eta))
     count = devices.total(jnp.sum(chosen, dtype=raised.dtype), axis_name)
     mass = devices.total(jnp.sum(raised), axis_name)
-    log_mean = safe.log(mass / jnp.maximum(count, 1))
+    log_mean = safe.log(mass / jnp.maximum(count, 1), otherwise=0)
     loss = eta * temperature_constraint.epsilon + best + eta * log_mean
     loss = jnp.where(mass == 0, 0, loss)
     weights = stop_if(use_stop_gradient, safe.divide(raised, mass))

@@ -152,7 +152,8 @@ def cpw_fractions(
     # Relative to the larger of both, their powers do not both underflow.
     largest = jnp.maximum(tau, 1 - tau)
     powers = (tau / largest) ** eta + ((1 - tau) / largest) ** eta
-    beta = tau**eta / (largest * powers ** (1 / eta))
+    # `powers ** (1 / eta)` may overflow.
+    beta = tau**eta / largest * jnp.exp(-jnp.log(powers) / eta)
     return jnp.where(inside, beta, fractions)
 
 

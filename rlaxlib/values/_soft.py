@@ -110,18 +110,20 @@ def mellowmax(
     """
     legal = legality.legal(q, action_mask)
     count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
-    mean = jnp.sum(jnp.where(legal, q, 0)) / count
     # Relative to the largest term: a mean of -1e9 would round the other values away.
     sign = jnp.where(omega < 0, -1, 1).astype(q.dtype)
     extreme = sign * devices.largest(sign * q, legal, None)
     gaps = jnp.where(legal, q - extreme, 0)
     # Near omega = 0, 1 / omega overflows: use a series there.
     is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(np.finfo(q.dtype).eps)
-    small = jnp.where(is_near & legal, q - mean, 0)
-    near = mean + jnp.sum(omega * small * small * (3 + omega * small)) / (6 * count)
+    small = jnp.where(is_near, gaps, 0)
+    mean = jnp.sum(small) / count
+    small = jnp.where(legal, small - mean, 0)
+    higher = omega * small * small * (3 + omega * small)
+    near = extreme + mean + jnp.sum(higher) / (6 * count)
     gaps, omega = jnp.where(is_near, 0, gaps), jnp.where(is_near, 1, omega)
     # The logarithm of a mean near 1 cancels, and `log1p` that of one far below.
-    less = jnp.sum(jnp.expm1(omega * gaps)) / count
+    less = jnp.sum(safe.expm1(omega * gaps)) / count
     total = jnp.sum(jnp.exp(omega * gaps), where=legal) / count
     is_close = less > -0.5
     close = jnp.log1p(jnp.where(is_close, less, 0))

@@ -1,7 +1,6 @@
 """Fixtures for the tests of the examples: default JAX settings, a compilation cache."""
 
 import importlib.util
-import os
 
 import jax
 import pytest
@@ -17,13 +16,7 @@ _first_agents = {}
 
 @pytest.fixture(autouse=True, scope="session")
 def _compilation_cache(tmp_path_factory):
-    """Cache compiled programs, because each agent has its own jitted functions.
-
-    With the programs of all tests of `make trust`, JAX crashed twice as it wrote one.
-    """
-    if os.environ.get("RLAXLIB_TRUST"):
-        yield
-        return
+    """Cache compiled programs, because each agent has its own jitted functions."""
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jax")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     yield

@@ -109,6 +109,17 @@ def test_the_fraction_of_the_valid_steps_is_rounded_down(fraction, steps, expect
     np.testing.assert_array_equal(np.flatnonzero(marks), best)
 
 
+@pytest.mark.parametrize("name", ["restarting_weights", "importance_weights"])
+def test_without_a_valid_step_the_temperature_stays(name):
+    def loss(temperature):
+        steps, penalty = np.arange(3.0), LagrangePenalty(temperature, 0.3)
+        none = {name: np.zeros(3)}
+        return rlaxlib.vmpo_loss(steps, steps, penalty, [], **none)[1].temperature_loss
+
+    value, gradient = jax.value_and_grad(loss)(0.7)
+    assert value == gradient == 0
+
+
 @pytest.mark.parametrize("restarting", [np.ones(6), np.array([0.0, 1, 1, 1, 1, 0])])
 def test_ties_go_to_the_first_steps(restarting):
     for advantages in (np.zeros(6), np.array([0.0, 0.0, 1.0, 0.0, 0.0, 1.0])):

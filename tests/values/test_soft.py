@@ -95,6 +95,15 @@ def test_mellowmax_is_accurate_at_every_omega(sign):
         close(by_omega, expected, rtol=1e-3)
 
 
+def test_mellowmax_of_equal_values_is_their_value():
+    for size, x, omega in ((18, 7.163076e6, 100.0), (6, 3.77e9, -1.0), (3, 4e18, 100)):
+        value, (gradient, _) = mellowmax(
+            np.full(size, x, np.float32), np.float32(omega)
+        )
+        assert value == np.float32(x)
+        close(gradient, np.full(size, 1 / size))
+
+
 def test_mellowmax_of_distant_values_has_a_gradient_near_omega_of_zero():
     _, gradients = mellowmax(np.float32([0.0, 1000.0]), np.float32(-1e-6))
     close(gradients[0], 0.5, rtol=1e-3)

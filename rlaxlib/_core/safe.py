@@ -102,9 +102,9 @@ def polar(x: Array) -> tuple[Array, Array]:
 
 
 def expm1(x: Array) -> Array:
-    """Return `exp(x) - 1` of `x` at most 88, with all digits of the derivative.
+    """Return `exp(x) - 1` of `x` at most 88, whose derivative keeps its precision.
 
-    JAX adds 1 to the value for it, which rounds that of a low `x` away.
+    JAX adds 1 to the value for it, which rounds a small one away.
     """
     exp = jnp.exp(x)
     stop = jax.lax.stop_gradient

@@ -105,8 +105,8 @@ def td3_bc_weight(
     """
     scale = arrays.masked_mean(jnp.abs(q), axis_name=axis_name)
     # Values are all 0 where the last layer is initialised to 0.
-    inverse = 1 / jnp.where(scale == 0, 1, scale)
-    return jax.lax.stop_gradient(safe.product(alpha, inverse))
+    weight = jnp.where(alpha == 0, 0, alpha / jnp.where(scale == 0, 1, scale))
+    return jax.lax.stop_gradient(weight)
 
 
 @checked

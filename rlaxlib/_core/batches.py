@@ -99,7 +99,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     """Return the calls of `jax.vmap` that take arrays of these shapes in each layout.
 
     There are none if the arguments are no batch, and no call to paste in a layout in
-    which they may be read in several ways.
+    which they may be read in more than two ways.
     """
     if not call.name or call.is_partial:  # Of arrays that are no arguments.
         return []
@@ -124,12 +124,21 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     if len(found) > 1:
         one, other = labels.values()
         text += f", in_axes 0 if the arrays are {one}, 1 if they are {other}"
-    calls = [
-        f"  {line}{f'  # {labels[layout]}' * (first == 'T' or len(found) > 1)}"
-        for layout, (axes, *others) in found.items()
-        if not others and (line := _line(call, shapes[layout], axes, level))
-    ]
+    calls: list[str] = []
+    for layout, ways in found.items():
+        for axes in ways if len(ways) < 3 else ():
+            is_one = first != "T" and len(found) == len(ways) == 1
+            note = "" if is_one else f"  # {labels[layout]}{_reading(axes, ways)}"
+            if line := _line(call, shapes[layout], axes, level):
+                calls.append(f"  {line}{note}")
     return [f"{text}:" if calls else f"{text}.", *calls]
+
+
+def _reading(axes: Mapped, ways: Iterable[Mapped]) -> str:
+    """Say what a way takes arguments for that another way maps otherwise."""
+    others = [n for n in axes if any(each[n] != axes[n] for each in ways)]
+    whose = {n: "all" if axes[n] is None else "each example" for n in others}
+    return "".join(f", `{n}` for {whose[n]}" for n in others)
 
 
 def _first(every: Sequence[Axes]) -> str:

@@ -14,7 +14,6 @@ from mistakes import (
     LAYOUTS,
     LEGACY,
     LEVELS,
-    VMAP,
     A,
     B,
     T,
@@ -344,13 +343,21 @@ MISTAKES = {
     ),
     "a λ for each stream or step, as many": (
         lambda: r.lambda_returns(x(T, T), x(T, T), x(T, T), x(T)),
-        ["This looks like a batch", LAYOUTS],
-        [VMAP],
+        [
+            LAYOUTS,
+            "in_axes=(0, 0, 0, 0))(r_t, discount_t, v_t, lambda_)  # [B, T], `lambda_` "
+            "for each example",
+            "in_axes=(0, 0, 0, None))(r_t, discount_t, v_t, lambda_)  # [B, T], "
+            "`lambda_` for all",
+            "in_axes=(1, 1, 1, 0), out_axes=1)(",
+            "in_axes=(1, 1, 1, None), out_axes=1)(",
+        ],
+        [],
     ),
     "a discount for each stream or step, as many, beside T+1 features": (
         lambda: r.feature_control_rewards(x(T, T + 1, A), "potential", x(T)),
-        ["This looks like a batch", "with jax.vmap."],
-        [VMAP, "T+1"],
+        ["in_axes=(0, None, 0))(", "in_axes=(0, None, None))("],
+        ["append"],
     ),
     "some arguments of a batch": (
         lambda: r.lambda_returns(x(B, T), x(B, T), x(T)),

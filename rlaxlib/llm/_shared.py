@@ -50,8 +50,7 @@ def sums(x: Array, segment_ids: Array | None, axis_name: AxisName | None) -> Arr
         x: Values, 0 at ignored tokens, `[T]`.
         segment_ids: Answer of each token, `[T]`; or None for one answer. There may be
             as many as tokens on all devices.
-        axis_name: Mapped axis name, or names, of the tokens, all of which T of the
-            segments counts; or None.
+        axis_name: Mapped axis name, or names, of the tokens; or None.
     """
     if segment_ids is None:
         total = devices.total(jnp.sum(x), axis_name)

@@ -120,16 +120,20 @@ def mellowmax(
     mean = jnp.sum(small) / count
     small = jnp.where(legal, small - mean, 0)
     higher = omega * small * small * (3 + omega * small)
-    near = extreme + mean + jnp.sum(higher) / (6 * count)
+    near = mean + jnp.sum(higher) / (6 * count)
     gaps, omega = jnp.where(is_near, 0, gaps), jnp.where(is_near, 1, omega)
+    far = _log_mean_exp(omega * gaps, legal, count) / omega
+    return extreme + jnp.where(is_near, near, far)
+
+
+def _log_mean_exp(x: Array, legal: Array, count: Array) -> Array:
+    """Return `log((1/A) ∑_a exp(x(a)))` over legal actions, of `x` at most 0."""
     # The logarithm of a mean near 1 cancels, and `log1p` that of one far below.
-    less = jnp.sum(safe.expm1(omega * gaps)) / count
-    total = jnp.sum(jnp.exp(omega * gaps), where=legal) / count
+    less = jnp.sum(safe.expm1(jnp.where(legal, x, 0))) / count
+    mean = jnp.sum(jnp.exp(x), where=legal) / count
     is_close = less > -0.5
     close = jnp.log1p(jnp.where(is_close, less, 0))
-    log_mean = jnp.where(is_close, close, jnp.log(jnp.where(is_close, 1, total)))
-    far = extreme + log_mean / omega
-    return jnp.where(is_near, near, far)
+    return jnp.where(is_close, close, jnp.log(jnp.where(is_close, 1, mean)))
 
 
 @checked

@@ -79,7 +79,7 @@ bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about f
 	$(BIN)/python -m benchmarks --output benchmarks/results.md
 
 # JAX for the device is that of the system.
-gpu:  ## Measure on a GPU, in nine minutes; all parts at small sizes by REHEARSE=1.
+gpu:  ## Measure on a GPU, for nine minutes; go on where it stopped. Small sizes: REHEARSE=1.
 	$(PYTHON) -m venv --system-site-packages .venv/gpu
 	.venv/gpu/bin/python -m pip install --quiet --editable '.[examples,reference,test]'
 	.venv/gpu/bin/python -m benchmarks.gpu $(and $(REHEARSE),--rehearse)

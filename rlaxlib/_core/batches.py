@@ -135,7 +135,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
 
 
 def _reading(axes: Mapped, ways: Iterable[Mapped]) -> str:
-    """Say what a way takes arguments for that another way maps otherwise."""
+    """Describe the arguments that one way maps differently from another."""
     others = [n for n in axes if any(each[n] != axes[n] for each in ways)]
     whose = {n: "all" if axes[n] is None else "each example" for n in others}
     return "".join(f", `{n}` for {whose[n]}" for n in others)

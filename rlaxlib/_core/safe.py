@@ -102,9 +102,9 @@ def polar(x: Array) -> tuple[Array, Array]:
 
 
 def expm1(x: Array) -> Array:
-    """Return `exp(x) - 1` of `x` at most 88, whose derivative keeps its precision.
+    """Return `exp(x) - 1`, for `x` up to 88, with the derivative `exp(x)`.
 
-    JAX adds 1 to the value for it, which rounds a small one away.
+    JAX computes the derivative as `expm1(x) + 1`, which rounds a small one to 0.
     """
     exp = jnp.exp(x)
     stop = jax.lax.stop_gradient

@@ -13,8 +13,8 @@ def totals(x: Array, segment_ids: Array, number: int = 1) -> Array:
 
     Args:
         x: Values, `[T]`.
-        segment_ids: Segment of each entry, `[T]`. Out of range it is left out.
-        number: Number of devices, on each of which there may be T segments.
+        segment_ids: Segment of each entry, `[T]`. Entries out of range are left out.
+        number: Number of devices. Segments are in [0, T * number).
     """
     zeros = jnp.tile(jnp.zeros_like(x), number)
     return zeros.at[_places(segment_ids, zeros.size)].add(x, mode="drop")

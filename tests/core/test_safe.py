@@ -159,6 +159,16 @@ def test_some_jaxlibs_sum_a_product_of_shared_factors_wrongly():
         assert shared_product.error_of_both(**shared_product.CURE) < 1e-4
 
 
+# --- Exponentials. ---
+
+
+def test_expm1_has_the_derivative_of_the_exponential():
+    x = np.float32([-40.0, -20.0, -1.0, -1e-6, 0.0])
+    value, derivative = jax.jvp(safe.expm1, (x,), (np.ones_like(x),))
+    np.testing.assert_allclose(value, np.expm1(np.float64(x)), rtol=1e-6)
+    np.testing.assert_allclose(derivative, np.exp(np.float64(x)), rtol=1e-5)
+
+
 # --- Vectors of which only the direction counts, or that a norm measures. ---
 
 VECTORS = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)

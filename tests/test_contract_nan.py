@@ -98,6 +98,8 @@ def test_all_exceptions_are_functions_and_arguments():
 
 
 NAN = jnp.array([1.0, jnp.nan, 0.0])
+# XLA drops NaN from a minimum or maximum that it fuses with a sum of this many entries.
+MANY = 6000
 
 
 SAMPLE = {
@@ -163,10 +165,19 @@ def test_nan_shows_in_losses_of_a_comparison():
         assert np.isnan(found)
 
 
+def test_nan_shows_in_a_temperature_loss_of_many_steps():
+    @jax.jit
+    def loss(x):
+        penalty = rlaxlib.LagrangePenalty(1.0, 0.1)
+        return rlaxlib.vmpo_loss(x, x, penalty, [])[1].temperature_loss
+
+    ones = np.ones(MANY, np.float32)
+    assert np.isfinite(loss(ones))
+    assert np.isnan(loss(np.where(np.arange(MANY) == 7, np.float32(np.nan), ones)))
+
+
 # --- A mean over a large batch. ---
 
-# XLA drops NaN from a minimum or maximum that it fuses with a sum of this many entries.
-MANY = 6000
 # Functions for `make test`, of those that hid NaN; `make trust` sweeps all.
 FEW = (
     *("advantage_weights", "balanced_kl", "crr_weights", "importance_weights"),

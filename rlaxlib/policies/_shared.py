@@ -169,7 +169,7 @@ def exponents(values: Array, best: Array, eta: Array) -> Array:
     temperature NaN: `0 * inf`.
     """
     lowest = -1e15 * stop_gradient(eta)
-    return jnp.maximum(values - best, lowest) / eta
+    return safe.at_least(values - best, lowest) / eta
 
 
 def e_step(

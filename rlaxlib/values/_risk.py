@@ -192,7 +192,8 @@ def power_fractions(
     """
     inside, tau = _inside(fractions)
     exponent = 1 / (1 + jnp.abs(eta))
-    beta = jnp.where(eta >= 0, tau**exponent, 1 - (1 - tau) ** exponent)
+    low = -jnp.expm1(exponent * jnp.log1p(-tau))
+    beta = jnp.where(eta >= 0, tau**exponent, low)
     return jnp.where(inside, beta, fractions)
 
 

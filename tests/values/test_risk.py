@@ -85,6 +85,13 @@ def test_the_neutral_level_leaves_fractions_unchanged(distort, neutral):
     close(distort(FRACTIONS, neutral), FRACTIONS)
 
 
+@pytest.mark.parametrize("eta", [-1.0, -10.0])
+def test_powers_keep_the_precision_of_small_fractions(eta):
+    tau = np.float32([1e-8, 1.2e-7, 1e-6, 1e-4, 0.5])
+    expected = -np.expm1(np.log1p(-np.float64(tau)) / (1 - eta))
+    np.testing.assert_allclose(power_fractions(tau, eta), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("distort", [wang_fractions, power_fractions])
 def test_risk_aversion_and_risk_seeking_mirror_each_other(distort):
     for level in (0.3, 1.0, 2.0):

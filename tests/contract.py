@@ -77,7 +77,7 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
     Args:
         *attributes: Names of attributes of `Row`.
-        sample: Whether one row is enough for a third of the functions, unless
+        sample: Whether one row is enough for a sixth of the functions, unless
             everything is asked for.
 
     Returns:
@@ -96,8 +96,8 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
 
 def sampled(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return the rows of the topic of a third of the functions; see `share`."""
-    return covering_third(of_topic(rows), name)
+    """Return the rows of the topic of a sixth of the functions; see `share`."""
+    return covering_share(of_topic(rows), name)
 
 
 def of_topic(rows: Sequence[Row]) -> Sequence[Row]:
@@ -106,16 +106,16 @@ def of_topic(rows: Sequence[Row]) -> Sequence[Row]:
     return [row for row in rows if row.name.partition(".")[0] in topic.__all__]
 
 
-def share(things: Sequence[Any], name: str, parts: int = 3) -> Sequence[Any]:
-    """Return every third (`parts`-th) thing, the first of which depends on a name.
+def share(things: Sequence[Any], name: str, parts: int = 6) -> Sequence[Any]:
+    """Return every sixth (`parts`-th) thing, the first of which depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """
     return things if TRUST else things[zlib.crc32(name.encode()) % parts :: parts]
 
 
-def covering_third(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return one row of every third function, or all rows if `share` returns all."""
+def covering_share(rows: Sequence[Row], name: str) -> Sequence[Row]:
+    """Return one row of every sixth function, or all rows if `share` returns all."""
     cases: dict[str, list[Row]] = {}
     for row in rows:
         cases.setdefault(row.name, []).append(row)

@@ -74,7 +74,7 @@ EXCEPTIONS = dict.fromkeys(
 
 
 def rows():
-    """Return the rows with a time axis, or those of a third of the functions."""
+    """Return the rows with a time axis, or those of a sixth of the functions."""
     long = [
         row
         for row in contract.collect()

@@ -116,7 +116,7 @@ def results(row, name):
 
 
 @pytest.mark.parametrize(
-    "row", contract.covering_third(contract.of_topic(ROWS), "masks"), ids=lambda x: x.id
+    "row", contract.covering_share(contract.of_topic(ROWS), "masks"), ids=lambda x: x.id
 )
 def test_ignored_steps_are_as_if_deleted(row):
     name, shape = mask_of(row)
@@ -150,7 +150,7 @@ def test_ignored_steps_are_as_if_deleted(row):
 
 @pytest.mark.parametrize(
     "row",
-    contract.covering_third(contract.of_topic(ROWS), "nothing"),
+    contract.covering_share(contract.of_topic(ROWS), "nothing"),
     ids=lambda x: x.id,
 )
 def test_without_valid_steps_results_are_finite_and_have_no_gradient(row):

@@ -294,7 +294,7 @@ WITHOUT_EFFECT = {
 
 
 # Each option of a recipe is another program to compile.
-@pytest.mark.parametrize("name", contract.share(list(ALL), "effect", parts=6))
+@pytest.mark.parametrize("name", contract.share(list(ALL), "effect"))
 def test_every_argument_changes_the_result(name):
     before = run(name)
 
@@ -392,9 +392,7 @@ BEGINS_ANEW = (
 NOISY = {"rpo"}
 
 
-@pytest.mark.parametrize(
-    "name", contract.share(sorted(set(MASKED) - NOISY), "padding", 6)
-)
+@pytest.mark.parametrize("name", contract.share(sorted(set(MASKED) - NOISY), "padding"))
 def test_padding_and_gaps_with_nan_change_nothing(name):
     assert reads(name, "sample_mask")
     batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, indexing, moments, safe
+from rlaxlib._core import checks, devices, dtypes, indexing, moments, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -82,10 +82,8 @@ class AllSum:
             ArgumentError: If `x` is not an array, or has no such axis.
         """
         x = jnp.asarray(x)
-        is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
-        total = jnp.sum(x, axis=_axes(axis, x), dtype=jnp.float32 if is_half else None)
-        total = devices.total(total, self._axis_name)
-        return total.astype(x.dtype) if is_half else total
+        total = jnp.sum(dtypes.raised(x), axis=_axes(axis, x))
+        return dtypes.like(devices.total(total, self._axis_name), x)
 
 
 @checked
@@ -162,9 +160,8 @@ def one_hot(
         Christopher M. Bishop, *Pattern Recognition and Machine Learning*, section
         4.1.3, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
-    if indices.dtype.itemsize < 4:  # An int8 cannot hold the index of class 128.
-        is_float = jnp.issubdtype(indices.dtype, jnp.floating)
-        indices = indices.astype(jnp.float32 if is_float else jnp.int32)
+    # An int8 cannot hold the index of class 128.
+    indices = indexing.widened(dtypes.raised(indices))
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )

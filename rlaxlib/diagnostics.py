@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -401,7 +401,7 @@ def dormant_fraction(
     return safe.with_nan(jnp.mean(dormant, dtype=size.dtype), size)
 
 
-@checked(wide=True)
+@checked
 def effective_rank(
     features: Float[ArrayLike, "B, D"],
     threshold: Float[ArrayLike, "in [0, 1)"] = 0.01,
@@ -593,7 +593,7 @@ def _report(problems: list[tuple[Array, str, Array]]) -> None:
     for wrong, message, values in problems:
         step = jnp.argmax(wrong)
         place: dict[str, Any] = {"step": step, "value": indexing.pick(values, step)}
-        if isinstance(cast(Any, wrong), Tracer):
+        if isinstance(wrong, Tracer):
             checkify.check(~jnp.any(wrong), f"check_trajectory: {message}.", **place)
         elif jnp.any(wrong):
             found.append(message.format(**place))

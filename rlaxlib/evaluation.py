@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ from rlaxlib._core.types import (
     Bool,
     Float,
     Key,
-    Real,
     Shaped,
     Static,
     Tree,
@@ -132,7 +131,7 @@ def off_policy_evaluation(
     q, v = (jnp.zeros_like(r_t) if x is None else x for x in (q_tm1, v_tm1))
     data, valid = (r_t, discount_t, rho_tm1, q, v), jnp.ones_like(r_t, bool)
     if sample_mask is not None:  # Delete ignored steps.
-        compact = cast(Any, jax.vmap(streams.compact))
+        compact = jax.vmap(streams.compact)
         data = tuple(compact(x, sample_mask) for x in data)
         valid = compact(sample_mask, sample_mask)
     r, gamma, rho, q, v = data
@@ -318,7 +317,7 @@ def bootstrap_interval(
         Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
-    leaves, structure = cast(Any, jax.tree.flatten(data))
+    leaves, structure = jax.tree.flatten(data)
     if not leaves:
         checks.fail("`data` has no arrays")
     for name, x in checks.named_leaves("data", data) if stratified else ():
@@ -337,10 +336,10 @@ def bootstrap_interval(
 
     def evaluate(key: Array) -> Array:
         value = statistic(jax.tree.unflatten(structure, resample(key)))
-        return checks.result("statistic(data)", value, Real[ArrayLike, ""])
+        return checks.result("statistic(data)", value, kind="Real")
 
     # One sample at a time: all samples of large data would not fit in memory.
-    values = cast(Any, jax.lax.map)(evaluate, jax.random.split(key, num_samples))
+    values = jax.lax.map(evaluate, jax.random.split(key, num_samples))
     tail = (1 - confidence) / 2
     ends = (jnp.quantile(values, each) for each in (tail, 1 - tail))
     return BootstrapInterval(*ends)

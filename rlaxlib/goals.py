@@ -11,7 +11,7 @@ Uniform goals are those of `hindsight_indices`. Contrastive RL is
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +86,7 @@ def geometric_hindsight_indices(
     left = last - number
     u = jax.random.uniform(key, left.shape, discount_t.dtype)
     # The logarithm of 1 is 0, and distances divided by it would be NaN.
-    largest = 1 - float(cast(Any, jnp.finfo(discount.dtype)).epsneg)
+    largest = 1 - float(jnp.finfo(discount.dtype).epsneg)
     log_gamma = jnp.log(jnp.minimum(discount, largest))
     if kind == "renormalize":
         u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)

@@ -5,7 +5,7 @@ All results are data: none of these functions has a gradient.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +127,7 @@ def rank_probabilities(
     """
     p, alpha = stop_gradient((priorities, exponent))
     exists = streams.filled(sample_mask, p)
-    largest = float(cast(Any, jnp.finfo(p.dtype)).max)  # Below infinity if p is not.
+    largest = float(jnp.finfo(p.dtype).max)  # Below infinity if p is not.
     order = jnp.argsort(jnp.where(exists, safe.at_most(-p, largest), jnp.inf))
     ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
     shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
@@ -242,7 +242,7 @@ def sequence_priority(
     return safe.product(mix, safe.largest(errors)) + safe.product(1 - mix, mean)
 
 
-@checked(wide=True)
+@checked
 def stratified_sample(
     key: Key[ArrayLike, ""],
     probs: Float[ArrayLike, "N in [0, inf)"],
@@ -285,7 +285,7 @@ def stratified_sample(
     return _invert(probs, u, num_samples)
 
 
-@checked(wide=True)
+@checked
 def systematic_resample(
     key: Key[ArrayLike, ""],
     weights: Float[ArrayLike, "N in [0, inf)"],

@@ -263,8 +263,8 @@ def emphatic_trace_init(params: Tree[ArrayTree, "float"]) -> EmphaticTraceState:
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    state = EmphaticTraceState(jax.tree.map(cast(Any, jnp.zeros_like), params))
-    return jax.tree.map(cast(Any, jnp.asarray), state)
+    state = EmphaticTraceState(jax.tree.map(jnp.zeros_like, params))
+    return jax.tree.map(jnp.asarray, state)
 
 
 @checked

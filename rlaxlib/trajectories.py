@@ -21,26 +21,7 @@ __all__ = [
 _FIRST, _LAST = 0, 2  # Step types of dm_env. The type of all other steps is 1.
 
 
-def _check_bounds(
-    *,
-    trajectories: ArrayLike,
-    start_indices: ArrayLike,
-    subsequence_len: int,
-    max_valid_start_idx: int | None,
-) -> None:
-    """Check that subsequences lie within trajectories, one for each row of indices."""
-    shape = np.shape(trajectories)
-    if len(shape) == 1 and np.ndim(start_indices) == 2:
-        checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
-    last = shape[0] - subsequence_len
-    if max_valid_start_idx is not None:
-        valid = Int[ArrayLike, f"in [0, {last}]"]
-        checks.fit(max_valid_start_idx=(max_valid_start_idx, valid))
-        last = max_valid_start_idx
-    checks.fit(start_indices=(start_indices, Int[ArrayLike, f"*_ in [0, {last}]"]))
-
-
-@checked(rule=_check_bounds)
+@checked(compiled=False)
 def extract_subsequences(
     trajectories: Shaped[ArrayLike, "[T, B, ...] or [T, ...]"],
     start_indices: Int[ArrayLike, "[B, N] or [N]"],
@@ -83,14 +64,32 @@ def extract_subsequences(
         Steven Kapturowski and others, *Recurrent Experience Replay in Distributed
         Reinforcement Learning*, 2019. https://openreview.net/forum?id=r1lyTjAqYX
     """
-    steps = trajectories.shape[0]
-    last = steps - subsequence_len
-    last = last if max_valid_start_idx is None else max_valid_start_idx
-    starts = start_indices.astype(int)  # The end of a subsequence may not fit a uint8.
-    starts = jnp.where((starts >= 0) & (starts <= last), starts, steps)
+    shape = np.shape(trajectories)
+    if len(shape) == 1 and np.ndim(start_indices) == 2:
+        checks.fail(f"`trajectories` has shape {shape}, must be [T, B, ...]")
+    last = shape[0] - subsequence_len
+    if max_valid_start_idx is not None:
+        valid = Int[ArrayLike, f"in [0, {last}]"]
+        checks.fit(max_valid_start_idx=(max_valid_start_idx, valid))
+        last = max_valid_start_idx
+    checks.fit(start_indices=(start_indices, Int[ArrayLike, f"*_ in [0, {last}]"]))
+    return _cut(trajectories, start_indices, subsequence_len, last)
+
+
+@checked
+def _cut(
+    trajectories: Shaped[ArrayLike, "T, *_"],
+    starts: Int[ArrayLike, "*_"],
+    length: Static[int, ""],
+    last: Static[int, ""],
+) -> Shaped[Array, "*_"]:
+    """Return subsequences, filled where a start is not in [0, last]."""
+    starts = starts.astype(int)  # The end of a subsequence may not fit a uint8.
+    is_inside = (starts >= 0) & (starts <= last)
+    starts = jnp.where(is_inside, starts, trajectories.shape[0])
 
     def cut(trajectory: Array, starts: Array) -> Array:
-        rows = jnp.arange(subsequence_len)[:, None] + starts[None]
+        rows = jnp.arange(length)[:, None] + starts[None]
         return jnp.take(trajectory, rows, axis=0, mode="fill")
 
     if starts.ndim == 2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -236,7 +236,7 @@ def tree_replace_masked(
         https://numpy.org/doc/stable/reference/generated/numpy.where.html
     """
     if tree_replacement is None:
-        tree_replacement = jax.tree.map(cast(Any, jnp.zeros_like), tree_data)
+        tree_replacement = jax.tree.map(jnp.zeros_like, tree_data)
     return _select(mask=mask, tree_replacement=tree_replacement, tree_data=tree_data)
 
 
@@ -433,7 +433,7 @@ def periodic_update(
 
 def _like(tree: Any, leaves: Sequence[Any]) -> Any:
     """Return a pytree of the structure of `tree`, with other leaves."""
-    return jax.tree.unflatten(cast(Any, jax.tree.structure(tree)), leaves)
+    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
 def _select(**arguments: Any) -> Any:
@@ -455,7 +455,7 @@ def _select(**arguments: Any) -> Any:
         mask = arrays.lhs_broadcast(source=condition.astype(bool), target=x)
         return jnp.where(mask, x, y)
 
-    return cast(Any, jax.tree_util).tree_map_with_path(select, on_true, on_false)
+    return jax.tree_util.tree_map_with_path(select, on_true, on_false)
 
 
 def _size(tree: Any, axis: int) -> int:

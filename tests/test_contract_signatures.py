@@ -50,6 +50,22 @@ def test_every_function_states_its_arguments():
             assert not is_bare, (name, argument, hint)
 
 
+def test_options_of_the_decorator_have_an_effect():
+    for name, plan in SIGNATURES.items():
+        leaves = [x for x in specs.within(plan.result) if not x.parts]
+        own = [x for x in leaves if x.is_float and not x.like]
+        is_state = plan.result.type in plan.states
+        assert not plan.program.wide or (own and not is_state), name
+
+
+def test_a_mask_holds_for_all_shapes_of_a_result_or_for_none():
+    for name, plan in SIGNATURES.items():
+        for spec in specs.within(plan.result):
+            masked = {specs.begins(axes, plan.steps) for axes in spec.shapes}
+            assert len(masked) < 2, name
+            assert masked != {True} or not spec.optional, name
+
+
 @pytest.mark.parametrize(
     "row", [row for row in contract.of_topic(ROWS) if row.name not in UNCHECKED]
 )

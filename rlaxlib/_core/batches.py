@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,21 +44,21 @@ class Call(NamedTuple):
     Arrays inside of states and pytrees are among the arguments, by their path.
 
     Attributes:
-        name: The public name of the function.
+        given: All arguments.
+        wanted: The specs of those that are arrays.
+        name: The public name of the function; none if the arrays are no arguments.
         positional: Names of its positional arguments, in their order.
         defaults: The default of each argument that has one.
         result: The spec of its result.
-        given: All arguments.
-        wanted: The specs of those that are arrays.
         states: Names of states that it returns anew.
     """
 
-    name: str
-    positional: Sequence[str]
-    defaults: Mapping[str, Any]
-    result: Spec
     given: Mapping[str, Any]
     wanted: Mapping[str, Spec]
+    name: str = ""
+    positional: Sequence[str] = ()
+    defaults: Mapping[str, Any] = types.MappingProxyType({})
+    result: Spec = Spec("Other")
     states: Collection[str] = ()
 
     @property
@@ -69,11 +70,6 @@ class Call(NamedTuple):
         """Return whether shapes fit."""
         sizes: Sizes = {n: x for n, x in self.given.items() if type(x) is int}
         return not binding.fit(self.wanted, shapes, sizes).misfit
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether an argument is missing."""
-        return not self.given.keys() >= {*self.positional}
 
     def is_set(self, name: str) -> bool:
         """Return whether an argument is not its default, as far as can be seen."""
@@ -101,7 +97,7 @@ def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     There are none if the arguments are no batch, and no call to paste in a layout in
     which they may be read in more than two ways.
     """
-    if not call.name or call.is_partial:  # Of arrays that are no arguments.
+    if not call.name or not call.given.keys() >= {*call.positional}:
         return []
     every = [axes for spec in call.wanted.values() for axes in spec.shapes]
     first = _first(every)

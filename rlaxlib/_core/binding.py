@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,13 +51,13 @@ class Bound(NamedTuple):
 
 def type_of(value: Any) -> Type:
     """Return the type of an argument."""
-    is_array, is_host = _where(cast(Any, type(value)))
+    is_array, is_host = _where(type(value))
     if is_array:
         return value.shape, value.dtype, is_host
     for scalar in (bool, int, float):
         if isinstance(value, scalar):
             return (), scalar, True
-    return (), cast(Any, type(value)), True
+    return (), type(value), True
 
 
 @functools.lru_cache(maxsize=1024)
@@ -73,7 +73,6 @@ def _where(kind: type) -> tuple[bool, bool]:
     return is_device or is_host, is_host
 
 
-@functools.lru_cache(maxsize=1024)
 def is_in_jax(dtype: Any) -> bool:
     """Return whether JAX has a dtype: numbers in native byte order, not long double."""
     is_long = getattr(dtype, "char", "") in ("g", "G")

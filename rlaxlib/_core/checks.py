@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,8 @@ import numpy as np
 
 from rlaxlib._core import binding, errors, rules, specs
 from rlaxlib._core.batches import Call
-from rlaxlib._core.types import Array, ArrayLike, Float
+from rlaxlib._core.specs import Spec
+from rlaxlib._core.types import Array
 
 
 def fail(problem: str) -> NoReturn:
@@ -28,7 +29,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     types = {name: binding.type_of(x) for name, x in given.items()}
     bound = binding.bind(wanted, types, {})
     if bound.misfit:
-        raise errors.misfit(Call("", (), {}, specs.read(None), given, wanted), bound)
+        raise errors.misfit(Call(given, wanted), bound)
     for name, spec in wanted.items():
         rules.check(name, given[name], spec, bound.sizes, given)
 
@@ -46,7 +47,7 @@ def leading_axes(**arguments: Array) -> None:
 
 def same_structure(**trees: Any) -> None:
     """Check that pytrees, under their names, have the structure of the first."""
-    structures = {n: cast(Any, jax.tree.structure(x)) for n, x in trees.items()}
+    structures = {n: jax.tree.structure(x) for n, x in trees.items()}
     (first, one), *others = structures.items()
     for name, other in others:
         if other != one:
@@ -58,17 +59,17 @@ def same_structure(**trees: Any) -> None:
 
 def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
     """Return the leaves of a pytree, each with a name such as `params['w'][0]`."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(tree)
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
-def result(name: str, value: Any, kind: Any = Float[ArrayLike, ""]) -> Array:
+def result(
+    name: str, value: Any, shape: tuple[int, ...] = (), kind: str = "Float"
+) -> Array:
     """Return the result of a function of the user, named like `kl(params)`, checked."""
     # An integer of Python is no float here.
     x = np.asarray(value) if isinstance(value, int | float) else value
-    try:
-        fit(**{name: (x, kind)})
-    except errors.ArgumentError:  # Its hints are about arguments.
-        must = specs.read(kind).text
-        fail(f"`{name}` is {errors.describe(value)}, must be {must}")
+    spec = Spec(kind, (tuple(map(str, shape)),))
+    if binding.bind({name: spec}, {name: binding.type_of(x)}, {}).misfit:
+        fail(f"`{name}` is {errors.describe(value)}, must be {spec.text}")
     return jnp.asarray(value)

@@ -7,7 +7,6 @@ thousand ones, discounted by 0.99, add up to 64 in bfloat16.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,7 +27,8 @@ def like(new: Any, old: Any) -> Any:
     """Return a float in the dtype of another, unless that is a Python number."""
     is_weak = isinstance(old, bool | int | float) or getattr(old, "weak_type", False)
     dtype = jnp.result_type(old)  # As in JAX: without double precision.
-    is_cast = is_float(new) and _is_floating(dtype) and not is_weak
+    is_floating = jnp.issubdtype(dtype, jnp.floating)
+    is_cast = is_float(new) and is_floating and not is_weak
     return new.astype(dtype) if is_cast else new
 
 
@@ -39,9 +39,4 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def is_float(x: Any) -> bool:
     """Return whether a value is an array of floats."""
-    return hasattr(x, "dtype") and _is_floating(x.dtype)
-
-
-@functools.cache
-def _is_floating(dtype: Any) -> bool:
-    return jnp.issubdtype(dtype, jnp.floating)
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)

@@ -7,7 +7,7 @@ import itertools
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from rlaxlib._core import binding, hints, specs, suggestions
 from rlaxlib._core.batches import Call
@@ -95,7 +95,7 @@ def misfit(call: Call, bound: Bound) -> ArgumentError:
 
 def describe(value: Any) -> str:
     """Write an array as `float32[4, 5]`, and anything else as Python does."""
-    kind = cast(Any, type(value))
+    kind = type(value)
     if hasattr(value, "_fields"):
         return f"a `{kind.__name__}`"
     shape, dtype, _ = binding.type_of(value)
@@ -125,7 +125,7 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
         sized = zip(map(specs.shown, axes), known, strict=True)
         return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
     flat = [size if isinstance(size, tuple) else (size,) for size in known]
-    return str(tuple(cast(Any, itertools.chain.from_iterable(cast(Any, flat)))))
+    return str(tuple(itertools.chain.from_iterable(flat)))
 
 
 def wrong_type(path: str, wanted: Spec, call: Call) -> ArgumentError:

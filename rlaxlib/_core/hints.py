@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ _READS = {
     "__dlpack__": "jnp.from_dlpack({})",
 }
 # First parts of the names of quantities of a state: T+1 states have T+1 of them.
-_OF_STATES = ("v", "q", "target_q", "values")
+_VALUES = ("v", "q", "target_q", "values")
 # The axis of time of a stream: in one example, and in the layouts of a batch.
 _TIME = {"": 0} | {layout: 1 - axis for layout, axis in batches.LAYOUTS.items()}
 _KEYS = (
@@ -108,7 +108,7 @@ def _order(one: str, other: str, call: Call) -> str:
     """Return the order of arguments, or that of the fields of a state."""
     root = specs.argument_of(one)
     if root not in (one, other) and root == specs.argument_of(other):
-        return ", ".join(specs.fields(cast(Any, type(call.given[root]))))
+        return ", ".join(specs.fields(type(call.given[root])))
     return call.order
 
 
@@ -152,7 +152,7 @@ def _alternatives(
         yield "Squeeze {}.", f"`{name}[..., 0]`", shape[:-1]
     first = [axes[:1] for axes in wanted] if len(shape) > time else []
     before, size, after = shape[:time], shape[time : time + 1], shape[time + 1 :]
-    if first == [("T",)] and re.sub("_t(m1)?$", "", name) in _OF_STATES:
+    if first == [("T",)] and re.sub("_t(m1)?$", "", name) in _VALUES:
         part = ":, " * time + (":-1" if name.endswith("_tm1") else "1:")
         way = f"`{name}` is `values[{part}]`"
         yield "With T+1 values, {}.", way, (*before, size[0] - 1, *after)
@@ -210,7 +210,7 @@ def _conversion(name: str, call: Call) -> str:
     way = f"{name}.astype({kind})"
     if isinstance(value, list | tuple):
         try:
-            value, way = np.asarray(cast(Any, value)), f"jnp.asarray({name}, {kind})"
+            value, way = np.asarray(value), f"jnp.asarray({name}, {kind})"
         except jax.errors.TracerArrayConversionError:
             return f"Convert it: `jnp.asarray({name})`."
         except (TypeError, ValueError, RuntimeError):  # Such as entries of many shapes.

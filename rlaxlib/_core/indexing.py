@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -42,12 +40,12 @@ def pick_slice(values: Array, indices: Array, axis: int = 0) -> Array:
     return jnp.sum(jnp.where(entries == indices, values, others), axis)
 
 
-def best(x: Array, axis: int = -1) -> Array:
+def best(x: Array) -> Array:
     """Return the index of the largest value, or -1 if a value is NaN.
 
     At -1, `pick` and `pick_slice` give NaN; `jnp.argmax` returns the index of NaN.
     """
-    return jnp.where(jnp.any(jnp.isnan(x), axis), -1, jnp.argmax(x, axis))
+    return jnp.where(jnp.any(jnp.isnan(x), -1), -1, jnp.argmax(x, -1))
 
 
 def is_inside(indices: Array, size: int) -> Array:
@@ -66,5 +64,5 @@ def part(fraction: Array, count: Array) -> Array:
 
     The product in single precision is 52.999996.
     """
-    eps = float(cast(Any, jnp.finfo(fraction.dtype)).eps)
+    eps = float(jnp.finfo(fraction.dtype).eps)
     return jnp.floor(fraction * count * (1 + 2 * eps))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -66,7 +64,7 @@ def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, A
     temperature = safe.at_most(jnp.asarray(temperature), 1e36)
     # One array of the size of the logits less than a gap of 0 and a mask would take.
     floor = jax.lax.stop_gradient(2 * LOWEST * temperature)
-    floor = safe.at_least(floor, float(cast(Any, jnp.finfo(logits.dtype)).min))
+    floor = safe.at_least(floor, float(jnp.finfo(logits.dtype).min))
     gap = logits - highest
     gap = jnp.where(gap <= floor, floor, gap) / temperature
     is_low = gap <= 0.5 * floor / temperature  # NaN stays legal.

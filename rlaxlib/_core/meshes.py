@@ -45,7 +45,7 @@ def take(x: Array, indices: Array) -> Array:
 
 def unsort(order: Array, x: Array) -> Array:
     """Return `jnp.zeros_like(x).at[order].set(x)` of a permutation, by a sort."""
-    return cast(Any, jax.lax.sort)((order, x), num_keys=1)[1]
+    return jax.lax.sort((order, x), num_keys=1)[1]
 
 
 def write(memory: Array, rows: Array, start: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from jax import Array, lax
 from jax.extend import backend
@@ -16,6 +16,6 @@ def choose(
 
     Where there is only a CPU, one function is traced.
     """
-    if set(cast(Any, backend).backends()) == {"cpu"}:
+    if set(backend.backends()) == {"cpu"}:
         return on_cpu(*operands)
-    return cast(Any, lax.platform_dependent)(*operands, cpu=on_cpu, default=elsewhere)
+    return lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)

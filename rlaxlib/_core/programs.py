@@ -58,7 +58,7 @@ class Program:
             return self.body(*args)
 
         body.__name__ = self.function.__name__  # Profilers show it.
-        return cast(Any, jax.jit)(body, static_argnums=(0, 1), inline=True)
+        return jax.jit(body, static_argnums=(0, 1), inline=True)
 
     def body(self, static: Any, roles: Roles, leaves: Any) -> Any:
         """Convert the arguments, run the function, and cast its result.
@@ -78,23 +78,15 @@ class Program:
                 return jax.tree.map(dtypes.like, value, given[old])
             if parts := specs.entries("", spec, value):
                 return _rebuild(value, [finish(y, x) for _, y, x in parts])
-            if mask is not None and self._is_masked(value, spec, mask):
+            # Integers are indices, which have no 0 that means nothing.
+            begins = any(specs.begins(x, self.steps) for x in spec.shapes)
+            if mask is not None and begins and spec.kind != "Int":
                 value = streams.valid(value, mask)
             if self.wide or dtype is None:
                 return value
             return jax.tree.map(functools.partial(dtypes.cast, dtype=dtype), value)
 
         return finish(self.result, result)
-
-    def _is_masked(self, value: Any, spec: Spec, mask: Array) -> bool:
-        """Return whether the axes of a result begin with those of the mask.
-
-        Integers are indices, which have no 0 that means nothing.
-        """
-        begins = any(x[: len(self.steps)] == self.steps for x in spec.shapes)
-        if not begins or value is None or spec.kind == "Int":
-            return False
-        return value.shape[: mask.ndim] == mask.shape
 
 
 def _dtypes(roles: Roles, arrays: list[Array]) -> tuple[Any, Any]:
@@ -151,7 +143,7 @@ def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-@functools.partial(cast(Any, jax.jit), inline=True)
+@functools.partial(jax.jit, inline=True)
 def _array(value: Any) -> Array:
     """Return a value as a JAX array, by a program that transfer guards allow."""
     return jnp.asarray(value)

@@ -7,7 +7,7 @@ device are never read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -57,7 +57,7 @@ def check(
     x, mask = _concrete(value), _concrete(sample_mask)
     if x is None or (mask is None and sample_mask is not None):
         return
-    dtype = getattr(x, "dtype", cast(Any, type(x)))
+    dtype = getattr(x, "dtype", type(x))
     for rule in of(spec, dtype):
         is_wrong = _breaks(x, rule, sizes, given)
         if mask is not None:

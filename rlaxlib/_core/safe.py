@@ -7,7 +7,6 @@ weight of 0 times infinity, a quotient or a root of 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +62,7 @@ def dot(x: Array, y: Array, axis: int = -1) -> Array:
     too, but does not run over all shardings of a mesh of explicit axes.
     """
     terms = x * y
-    info = cast(Any, jnp.finfo(terms.dtype))
+    info = jnp.finfo(terms.dtype)
     # It changes no value, but keeps XLA from fusing the product with the sum.
     terms = jax.lax.reduce_precision(terms, info.nexp, info.nmant)
     return jnp.sum(terms, axis)

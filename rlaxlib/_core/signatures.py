@@ -45,22 +45,20 @@ from rlaxlib._core.specs import Axes, Sizes, Spec
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = dict[str, Any]
-Static = tuple[tuple[str, Any], ...]
+Options = tuple[tuple[str, Any], ...]
 
 
 @overload
 def checked(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def checked(
-    *, wide: bool = ..., compiled: bool = ..., rule: Callable[..., None] | None = ...
+    *, wide: bool = ..., compiled: bool = ...
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Check and convert the arguments of a function, as its signature says.
 
     With `wide=True` a result of half precision stays in float32. With `compiled=False`
     the body has the arguments as they were given, as that of a factory of objects has.
-    A `rule` checks what no annotation can state: it is called with all arguments, by
-    keyword, before the body, and raises errors by `checks.fail`.
     """
     if function is None:
         return functools.partial(checked, **options)
@@ -84,8 +82,7 @@ class Fitted(NamedTuple):
 
     bound: Bound
     roles: Roles
-    # Path, place and spec of values on the host to check, and whether at valid steps.
-    ruled: list[tuple[str, int, Spec, bool]]
+    ruled: list[tuple[str, int, Spec]]  # Path, place, spec of values on the host.
 
 
 class Plan:
@@ -97,7 +94,7 @@ class Plan:
         arrays: Those that are arrays.
         nested: The spec of each argument that contains arrays, such as a state.
         checked: Both, in the order in which they are fitted.
-        static: The type whose values are static, of options, flags and Python values.
+        options: Names of options, flags and Python values. A flag may be traced.
         bare: The specs of settings and functions.
         functions: Names of arguments that are functions of the user, or have some.
         result: The spec of the result.
@@ -108,11 +105,10 @@ class Plan:
         function: Callable[..., Any],
         wide: bool = False,
         compiled: bool = True,
-        rule: Callable[..., None] | None = None,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
-        self.function, self.rule = function, rule
+        self.function = function
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
         self.names = {x.name for x in parameters}
         self.defaults = {
@@ -130,17 +126,14 @@ class Plan:
         self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
         # An error blames a state for a size in which it differs from the data.
         self.checked = self.specs | self.nested
-        others = {n: x for n, x in self.specs.items() if n not in self.arrays}
-        self.static = {n: object if x.is_static else bool for n, x in others.items()}
-        self.has_callables = any(x.kind == "Function" for x in self.bare.values())
+        self.options = [n for n in self.specs if n not in self.arrays]
         settings = "Setting", "DType"
         self.functions = [n for n, x in self.bare.items() if x.kind not in settings]
         mask = self.arrays.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
-        states = {x.type: n for n, x in self.nested.items() if x.type in returned}
-        self.states = {*states.values()}
-        args = function, self.result, states, self.steps, wide
+        self.states = {x.type: n for n, x in self.nested.items() if x.type in returned}
+        args = function, self.result, self.states, self.steps, wide
         self.program = programs.Program(*args)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
 
@@ -176,7 +169,7 @@ class Plan:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
-    def check(self, given: Arguments) -> tuple[Static, list[Any], Fitted]:
+    def check(self, given: Arguments) -> tuple[Options, list[Any], Fitted]:
         """Check all arguments that are given, by their names.
 
         Return the static ones, the leaves of all others but settings and functions, and
@@ -184,8 +177,8 @@ class Plan:
         """
         known = {
             n: given[n]
-            for n, kind in self.static.items()
-            if n in given and isinstance(given[n], kind)
+            for n in filter(given.__contains__, self.options)
+            if self.specs[n].is_static or isinstance(given[n], bool)
         }
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
@@ -193,15 +186,16 @@ class Plan:
         # An object whose settings are traced is no part of a key: it has no equal.
         among = self.checked if not self.compiled else given.keys() - self.bare.keys()
         traced = {n: x for n, x in given.items() if n in among and n not in known}
-        leaves, structure = cast(Any, jax.tree.flatten(traced))
+        leaves, structure = jax.tree.flatten(traced)
         types = tuple(map(binding.type_of, leaves))
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, spec = error.args
-            raise errors.wrong_type(path, spec, self._described(given, {})) from None
+            call = self._described(given, {}, {})
+            raise errors.wrong_type(path, spec, call) from None
         if fitted.bound.misfit:
-            call = self._described(given, self._places(given))
+            call = self._described(given, *self._places(given))
             raise errors.misfit(call, fitted.bound)
         self._check_values(given, leaves, fitted)
         leaves = [
@@ -211,66 +205,63 @@ class Plan:
         return static, leaves, fitted
 
     def _described(
-        self, given: Arguments, places: Mapping[str, tuple[Spec, Any]]
+        self, given: Arguments, wanted: Mapping[str, Spec], found: Arguments
     ) -> Call:
-        """Return what errors say about a call."""
+        """Return what errors say about a call, with the arrays in its arguments."""
         about = self.name(given), self.positional, self.defaults, self.result
-        values = {path: x for path, (_, x) in places.items()}
-        wanted = {path: spec for path, (spec, _) in places.items()}
-        return Call(*about, given | values, wanted, self.states)
+        states = {*self.states.values()}
+        return Call(given | found, wanted, *about, states)
 
     def _check_values(
         self, given: Arguments, leaves: list[Any], fitted: Fitted
     ) -> None:
         """Check the rules of values on the host, and the types of bare ones."""
         sizes, mask = fitted.bound.sizes, given.get("sample_mask")
-        for path, place, spec, is_masked in fitted.ruled:
-            own = mask if is_masked else None
+        for path, place, spec in fitted.ruled:
+            own = mask if fitted.roles.masked[place] else None
             rules.check(path, leaves[place], spec, sizes, given, own)
         for name in filter(given.__contains__, self.bare):
             rules.check_bare(name, given[name], self.bare[name], self.result)
-        if self.rule is not None and given.keys() == self.names:
-            self.rule(**given)
 
-    def _fit(self, structure: Any, types: tuple[Type, ...], static: Static) -> Fitted:
+    def _fit(self, structure: Any, types: tuple[Type, ...], static: Options) -> Fitted:
         """Fit arguments to their annotations."""
-        places = self._places(structure.unflatten(range(len(types))))
-        wanted = {path: spec for path, (spec, _) in places.items()}
+        wanted, places = self._places(structure.unflatten(range(len(types))))
         found = {
             path: types[x] if type(x) is int else binding.type_of(x)
-            for path, (_, x) in places.items()
+            for path, x in places.items()
         }
         sizes: Sizes = {n: x for n, x in static if type(x) is int}
         bound = binding.bind(wanted, found, sizes)
         for name, value in static if not bound.misfit else ():
             rules.check(name, value, self.specs[name], bound.sizes, dict(static))
         kinds, masked = [""] * len(types), [False] * len(types)
-        ruled: list[tuple[str, int, Spec, bool]] = []
+        ruled: list[tuple[str, int, Spec]] = []
         for path, axes in bound.axes.items():
-            spec, place = wanted[path], int(places[path][1])
+            spec, place = wanted[path], int(places[path])
             kinds[place] = self._kind(path, spec)
             masked[place] = self._is_masked(spec, axes)
             _, dtype, is_host = types[place]
             if is_host and rules.of(spec, dtype):
-                ruled.append((path, place, spec, masked[place]))
+                ruled.append((path, place, spec))
         return Fitted(bound, Roles(tuple(kinds), tuple(masked), structure), ruled)
 
     def _kind(self, path: str, spec: Spec) -> str:
         """Return the kind of a leaf. Functions of the user get pytrees as they are."""
         if not spec.is_float:
             return ""
-        if specs.argument_of(path) in self.states:
+        if specs.argument_of(path) in self.states.values():
             return "state"
-        return "data" if not spec.is_tree else "" if self.has_callables else "tree"
+        return "data" if not spec.is_tree else "" if self.functions else "tree"
 
     def _is_masked(self, spec: Spec, axes: Axes) -> bool:
         """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
-        first = tuple(specs.split(axis)[0] for axis in axes[: len(self.steps)])
-        return first == self.steps != () and (spec.is_float or spec.kind == "Int")
+        is_number = spec.is_float or spec.kind == "Int"
+        return is_number and specs.begins(axes, self.steps)
 
-    def _places(self, given: Arguments) -> dict[str, tuple[Spec, Any]]:
-        """Return spec and value of each array, and check the structures of pytrees."""
-        places: dict[str, tuple[Spec, Any]] = {}
+    def _places(self, given: Arguments) -> tuple[dict[str, Spec], Arguments]:
+        """Return specs and values of arrays, and check the structures of pytrees."""
+        wanted: dict[str, Spec] = {}
+        found: Arguments = {}
         trees: dict[str, tuple[Spec, Any]] = {}
         for name in filter(given.__contains__, self.checked):
             for path, spec, value in specs.nodes(name, self.checked[name], given[name]):
@@ -278,18 +269,18 @@ class Plan:
                     rules.check_static(path, value, spec)
                 elif spec.is_tree:
                     trees[path] = spec, value
-                    leaves = specs.leaves(path, spec, value)
-                    places |= {each: (own, leaf) for each, own, leaf in leaves}
+                    for each, own, leaf in specs.leaves(path, spec, value):
+                        wanted[each], found[each] = own, leaf
                 else:
-                    places[path] = spec, value
+                    wanted[path], found[path] = spec, value
         for path, (spec, value) in trees.items():
             root = specs.root_of(path, spec)
             if root in trees and value is not None:
                 checks.same_structure(**{root: trees[root][1], path: value})
-        return places
+        return wanted, found
 
     def _run(
-        self, given: Arguments, static: Static, leaves: list[Any], roles: Roles
+        self, given: Arguments, static: Options, leaves: list[Any], roles: Roles
     ) -> Any:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
@@ -310,4 +301,4 @@ class Plan:
 
 def _hashable(value: Any) -> Any:
     """Return a setting such as a list of axes as one that identifies a program."""
-    return tuple(cast(Any, value)) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list) else value

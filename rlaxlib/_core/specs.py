@@ -33,7 +33,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Union, cast
+from typing import Annotated, Any, Literal, NamedTuple, Union
 
 import jax
 from jax.typing import DTypeLike
@@ -135,25 +135,25 @@ def read(annotation: Any) -> Spec:
     if origin is Annotated and isinstance(note := args[1], Note):
         return _read_note(args[0], *note)
     if origin is Callable:
-        return Spec("Function", type=annotation)
+        return Spec("Function")
     if inspect.isclass(annotation) and issubclass(annotation, FunctionTuple):
         return Spec("Object", type=annotation)
     if annotation == DTypeLike:
-        return Spec("DType", type=annotation)
+        return Spec("DType")
     union = {*args} if origin in _UNIONS else {annotation}
     if union <= _SETTINGS:
-        return Spec("Setting", type=annotation)
+        return Spec("Setting")
     if len(members := union - {types.NoneType}) < len(union) == 2:
         return read(members.pop())._replace(optional=True)
     kind, parts = "Tuple", {}
     if dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields"):
         kind, parts = "Record", fields(annotation)
     elif origin in (tuple, Sequence):
-        kind = "Sequence" if origin is Sequence or ... in args else "Tuple"
-        parts = dict(enumerate(x for x in args if x is not ...))
+        kind = "Sequence" if origin is Sequence else "Tuple"
+        parts = dict(enumerate(args))
     inner = {n: read(x) for n, x in parts.items()}
     if all(x.is_bare for x in inner.values()):
-        return Spec("Other", type=annotation)
+        return Spec("Other")
     return Spec(kind, type=annotation, parts=inner)
 
 
@@ -209,6 +209,12 @@ def size_of(axis: str, sizes: Sizes) -> int | Shape | None:
     return size + extra if isinstance(size, int) else size
 
 
+def begins(axes: Axes, steps: Axes) -> bool:
+    """Return whether axes begin with those of a mask, or have one more or less."""
+    first = tuple(split(axis)[0] for axis in axes[: len(steps)])
+    return first == steps != ()
+
+
 # --- Annotations that contain others. ---
 
 
@@ -239,7 +245,7 @@ def entries(path: str, spec: Spec, value: Any) -> list[tuple[str, Spec, Any]]:
         if not all(hasattr(value, name) for name in parts):
             raise TypeMismatchError(path, spec)
         return [(f"{path}.{n}", x, getattr(value, n)) for n, x in parts.items()]
-    found = cast(Any, value) if isinstance(value, list | tuple) else None
+    found = value if isinstance(value, list | tuple) else None
     every = [*parts.values()] * (len(found or ()) if spec.kind == "Sequence" else 1)
     if found is None or len(found) != len(every):
         raise TypeMismatchError(path, spec)
@@ -256,7 +262,7 @@ def nodes(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Spec, Any]]:
 
 def leaves(path: str, spec: Spec, tree: Any) -> Iterator[tuple[str, Spec, Any]]:
     """Yield path, spec and value of each leaf of a pytree, such as `params['w']`."""
-    for keys, leaf in cast(Any, jax.tree_util).tree_leaves_with_path(tree):
+    for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
         where = jax.tree_util.keystr(keys)
         own = f"...{root_of(path, spec)}{where}"
         shapes = tuple(tuple(own if x == "..." else x for x in y) for y in spec.shapes)

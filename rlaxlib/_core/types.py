@@ -52,12 +52,11 @@ if TYPE_CHECKING:
     from typing import Annotated as Tree
 else:
 
-    class _Kind:
-        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
+    class _Kind(str):
+        def __getitem__(self, item: tuple[Any, str]) -> Any:
             annotated, text = item
-            return Annotated[annotated, Note(cls.__name__, text)]
+            return Annotated[annotated, Note(str(self), text)]
 
-    Bool, Float, Int, Key, Real, Shaped, Static, Tree = (
-        type(name, (_Kind,), {})
-        for name in ("Bool", "Float", "Int", "Key", "Real", "Shaped", "Static", "Tree")
+    Bool, Float, Int, Key, Real, Shaped, Static, Tree = map(
+        _Kind, ("Bool", "Float", "Int", "Key", "Real", "Shaped", "Static", "Tree")
     )

@@ -6,8 +6,6 @@ or `sliding_window_update`.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlog1py
@@ -168,9 +166,9 @@ def kl_ucb_scores(
         inside = divergence(middle) <= budget
         return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
 
-    bits: int = cast(Any, jnp.finfo(p.dtype)).nmant + 1
+    bits: int = jnp.finfo(p.dtype).nmant + 1
     bracket: tuple[Array, Array] = jnp.zeros_like(p), 1 - p
-    bracket = cast(Any, jax.lax.fori_loop(0, bits, halve, bracket))
+    bracket = jax.lax.fori_loop(0, bits, halve, bracket)
     scores = safe.with_nan(p + bracket[0], budget)
     return jnp.where(counts == 0, jnp.inf, scores)
 

@@ -141,7 +141,7 @@ def clipped_entropy_softmax(
     return ClippedEntropySoftmax(temperature, entropy_clip)
 
 
-@checked(wide=True)
+@checked
 def categorical_sample(
     key: Key[ArrayLike, ""],
     probs: Float[ArrayLike, "..., A in [0, inf)"],
@@ -339,7 +339,7 @@ class Softmax(DiscreteDistribution):
 
     temperature: ArrayLike
 
-    @checked(wide=True)
+    @checked
     def sample(
         self,
         key: Key[ArrayLike, ""],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -470,7 +470,7 @@ def _log_density(
 
 def _margin(action: ArrayLike) -> float:
     """Return the smallest distance to a bound in the dtype of an action."""
-    return float(cast(Any, jnp.finfo(jnp.result_type(action))).eps) / 4
+    return float(jnp.finfo(jnp.result_type(action)).eps) / 4
 
 
 def _bounds(

@@ -88,7 +88,7 @@ def apex_epsilons(
     return base ** (1 + exponent * i / max(num_actors - 1, 1))
 
 
-@checked(wide=True)
+@checked
 def ez_greedy(
     key: Key[ArrayLike, ""],
     state: EzGreedyState,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib._core import checks
-from rlaxlib._core.types import Array, ArrayLike, Real
+from rlaxlib._core.types import Array
 
 Metric = Callable[[Array, Array], Array]
 
@@ -34,7 +34,7 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     """
     # The gradient of the search would visit all points.
     fixed = jax.lax.stop_gradient((data, points))
-    found, indices = _search_compiled(*fixed, count, _squared_distance)
+    found, indices = search(*fixed, count, _squared_distance)
     finite = jnp.isfinite(found)
     # Mask before the square: its gradient at infinity would be 0 * inf, which is NaN.
     offset = jnp.where(finite[..., None], points[:, None] - data[indices], 0)
@@ -48,7 +48,7 @@ def search(
     """Return the negated distances and the indices of the nearest points."""
 
     def distance(x: Array, y: Array) -> Array:
-        return checks.result("metric(x, y)", metric(x, y), Real[ArrayLike, ""])
+        return checks.result("metric(x, y)", metric(x, y), kind="Real")
 
     to_all = jax.vmap(jax.vmap(distance, (None, 0)), (0, None))
     distances = to_all(points, data)
@@ -56,12 +56,6 @@ def search(
         distances = distances.astype(float)  # Unsigned integers cannot be negated.
     negated, indices = jax.lax.top_k(-distances, count)
     return negated, indices
-
-
-# Outside of `jax.jit` the offsets `[Q, N, D]` would be stored.
-_search_compiled: Callable[..., tuple[Array, Array]] = jax.jit(
-    search, static_argnames=("count", "metric")
-)
 
 
 def _squared_distance(x: Array, y: Array) -> Array:

@@ -23,7 +23,7 @@ from rlaxlib.llm._shared import sums
 __all__ = ["divergence_ppo_mask", "vespo_weight"]
 
 
-@checked(wide=True)
+@checked
 def divergence_ppo_mask(
     log_prob: Float[ArrayLike, "..."],
     old_log_prob: Float[ArrayLike, "..."],

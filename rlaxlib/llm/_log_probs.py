@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import indexing, programs
+from rlaxlib._core import dtypes, indexing, programs
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 
@@ -227,13 +227,12 @@ class _Inputs(NamedTuple):
     kept: Array | None
 
 
-@functools.partial(cast(Any, jax.jit), static_argnums=0, inline=True)
+@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
     """Return log-probabilities, `[T, K]`, and entropies or None."""
     hidden = inputs.hidden.astype(jnp.result_type(inputs.hidden, inputs.head))
     hidden = _gathered(hidden, but=0)
-    is_half = cast(Any, jnp.finfo(hidden.dtype)).bits < 32
-    dtype = jnp.float32 if is_half else hidden.dtype
+    dtype = jnp.float32 if dtypes.is_half(hidden) else hidden.dtype
     temperature = inputs.temperature.astype(dtype) + jnp.zeros_like(hidden[:, 0], dtype)
     bias, soft_cap, kept = inputs.bias, inputs.soft_cap, inputs.kept
     if bias is not None:  # Shared by devices as the head is.

@@ -351,7 +351,7 @@ def kl_loss(
     return value + jnp.where(jnp.isinf(x), 0, x) * _zero(log_prob)
 
 
-@checked(wide=True)
+@checked
 def clip_cov_mask(
     key: Key[ArrayLike, ""],
     log_prob: Float[ArrayLike, "..."],
@@ -415,7 +415,7 @@ def clip_cov_mask(
     return mask & ~(is_high & (order >= smallest) & (count > 0))
 
 
-@checked(wide=True)
+@checked
 def high_entropy_mask(
     entropy: Float[ArrayLike, "..."],
     fraction: Float[ArrayLike, "in [0, 1]"] = 0.2,

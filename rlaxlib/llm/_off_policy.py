@@ -109,7 +109,7 @@ def importance_weights(
     return weights
 
 
-@checked(wide=True)
+@checked
 def off_policy_sequence_mask(
     log_prob: Float[ArrayLike, "T"],
     old_log_prob: Float[ArrayLike, "T"],

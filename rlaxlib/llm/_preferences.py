@@ -13,7 +13,7 @@ and `orpo_loss` their mean. The tokens of the prompt are not included.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -414,7 +414,7 @@ def generalized_jsd(
 
 def _unsure(log_prob: Array) -> Array:
     """Return a log-probability, at most that of the largest probability below 1."""
-    margin = float(cast(Any, jnp.finfo(log_prob.dtype)).epsneg)
+    margin = float(jnp.finfo(log_prob.dtype).epsneg)
     return log_prob - stop_gradient(safe.relu(log_prob + margin))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -273,7 +273,7 @@ class RunningMomentsState(NamedTuple):
             ArgumentError: If tree structures or shapes differ.
         """
         checks.same_structure(state=self.mean, other=other.mean)
-        means = (cast(Any, jax.tree.leaves(each.mean)) for each in (self, other))
+        means = (jax.tree.leaves(each.mean) for each in (self, other))
         for mean, new in zip(*means, strict=True):
             if mean.shape != new.shape:
                 checks.fail(f"`other` has shape {new.shape}, must be {mean.shape}")
@@ -471,7 +471,7 @@ def _mix(
 
 def _zero_like_leaves(tree: Any) -> Array:
     """Return a zero that varies over the same mesh axes as the leaves of a tree."""
-    leaves = cast(Any, jax.tree.leaves(tree))
+    leaves = jax.tree.leaves(tree)
     return sum((jnp.sum(x.astype(float)) for x in leaves), jnp.zeros((), float))
 
 
@@ -506,7 +506,7 @@ def _merge(
     count_rest = state.num_entries_rest + other.num_entries_rest
     count, count_rest = moments.add(state.num_entries, count_rest, other.num_entries)
     weight = other.num_entries / jnp.maximum(count, 1)
-    structure = cast(Any, jax.tree.structure(state.mean))
+    structure = jax.tree.structure(state.mean)
     pairs = zip(_leaves(state), _leaves(other), strict=True)
     merged = [moments.merge(*each, weight) for each in pairs]
     mean, variance, *rests = (
@@ -518,7 +518,7 @@ def _merge(
 def _leaves(state: RunningMomentsState) -> list[tuple[Array, ...]]:
     """Return mean, variance, and their rounding errors, of each leaf."""
     trees = (state.mean, state.variance, state.mean_rest, state.variance_rest)
-    return list(zip(*(cast(Any, jax.tree.leaves(x)) for x in trees), strict=True))
+    return list(zip(*(jax.tree.leaves(x) for x in trees), strict=True))
 
 
 def _describe(
@@ -529,8 +529,8 @@ def _describe(
 ) -> RunningMomentsState:
     """Return the moments of the entries of one tree, on all devices together."""
     _check_entries(tree, state.mean)
-    means = cast(Any, jax.tree.leaves(state.mean))
-    leaves = cast(Any, jax.tree.leaves(tree))
+    means = jax.tree.leaves(state.mean)
+    leaves = jax.tree.leaves(tree)
     shapes = [x.shape[: x.ndim - y.ndim] for x, y in zip(leaves, means, strict=True)]
     if len(set(shapes)) != 1:
         checks.fail(
@@ -543,7 +543,7 @@ def _describe(
         _batch_moments(x, mean, included, axis_name)
         for x, mean in zip(leaves, means, strict=True)
     ]
-    structure = cast(Any, jax.tree.structure(tree))
+    structure = jax.tree.structure(tree)
     mean, variance = (
         jax.tree.unflatten(structure, each) for each in zip(*pairs, strict=True)
     )
@@ -555,7 +555,7 @@ def _describe(
 def _check_entries(tree: Any, like: Any) -> None:
     """Check that the last axes of the leaves are those of one entry."""
     leaves = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
-    for x, entry in cast(Any, leaves):
+    for x, entry in leaves:
         axes = x.ndim - entry.ndim
         if axes < 0 or x.shape[axes:] != entry.shape:
             checks.fail(

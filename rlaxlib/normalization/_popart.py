@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -482,7 +482,7 @@ def _variance(state: PopArtState) -> Array:
     shift, scale, second_moment = state
     variance, square = second_moment - jnp.square(shift), jnp.square(scale)
     # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
-    rounding = 4 * float(cast(Any, jnp.finfo(variance.dtype).eps)) * second_moment
+    rounding = 4 * float(jnp.finfo(variance.dtype).eps) * second_moment
     is_equal = jnp.abs(variance - square) <= rounding
     return jnp.where(is_equal, square, jnp.maximum(variance, 0))
 
@@ -512,7 +512,7 @@ def _describe(
 
 def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
     """Rescale a layer, as `pop` does."""
-    leaves = cast(Any, jax.tree_util).tree_leaves_with_path(params)
+    leaves = jax.tree_util.tree_leaves_with_path(params)
     named = {_name(path): leaf for path, leaf in leaves}
     weights = [name for name in named if name[-1] in _BIAS_OF]
     if len(weights) != 1:
@@ -527,7 +527,7 @@ def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:
     named[weight] = w
     if b is not None:
         named[bias] = b
-    return jax.tree.unflatten(cast(Any, jax.tree.structure(params)), named.values())
+    return jax.tree.unflatten(jax.tree.structure(params), named.values())
 
 
 def _name(path: tuple[Any, ...]) -> tuple[str, ...]:
@@ -552,7 +552,7 @@ def _rescale(
     return _rescaled(w, b, old, new)
 
 
-@functools.partial(cast(Any, jax.jit), inline=True)
+@functools.partial(jax.jit, inline=True)
 def _rescaled(
     w: Any, b: Any, old: PopArtState, new: PopArtState
 ) -> tuple[Array, Array | None]:

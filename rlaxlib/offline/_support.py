@@ -57,7 +57,7 @@ def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]
     return total / max(len(gradients) - 1, 1)
 
 
-@checked(wide=True)
+@checked
 def bcq_action_mask(
     log_prob: Float[ArrayLike, "A"], threshold: Float[ArrayLike, "in [0, 1)"] = 0.3
 ) -> Bool[Array, "A"]:

@@ -8,7 +8,7 @@ object is defined for.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -202,7 +202,7 @@ def sampled_policy_distillation_loss(
     log_probs = log_prob(actions)
     name, taken = "policy_targets.weights", "log_prob(policy_targets.actions)"
     check_shape(name, weights, [log_probs.shape], taken, log_probs)
-    lowest = cast(Any, jnp.finfo(log_probs.dtype)).min  # `0 * -inf` would be NaN.
+    lowest = jnp.finfo(log_probs.dtype).min  # `0 * -inf` would be NaN.
     # Half precision of a distribution is not raised, as that of arguments is.
     log_probs = dtypes.raised(safe.at_least(log_probs, lowest))
     return -jnp.mean(safe.expectation(weights, log_probs, axis=0)) / len(weights)

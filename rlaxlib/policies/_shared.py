@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,10 +103,7 @@ class MpoConstraintOutputs(NamedTuple):
 
 def project(operator: Projection, alpha: Array) -> Array:
     """Return a projected dual variable, after checking its shape."""
-    dual: Any = operator(alpha)
-    shape = ", ".join(map(str, alpha.shape))
-    kind = Float[ArrayLike, shape]
-    return checks.result("projection_operator(alpha)", dual, kind)
+    return checks.result("projection_operator(alpha)", operator(alpha), alpha.shape)
 
 
 def losses_of(

@@ -237,7 +237,7 @@ def backtracking_line_search(
 
     def evaluated(params: ArrayTree) -> tuple[Array, Array]:
         found: Any = evaluate(params)
-        is_pair = isinstance(found, tuple | list) and len(cast(Any, found)) == 2
+        is_pair = isinstance(found, tuple | list) and len(found) == 2
         if not is_pair:
             must = "must be a tuple of two: the loss and the divergence"
             checks.fail(f"`evaluate(params)` is {errors.describe(found)}, {must}")

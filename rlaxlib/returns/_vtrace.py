@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.recurrence import backward
-from rlaxlib._core.safe import product, weighted
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
@@ -320,12 +319,12 @@ def _vtrace(
     v_tm1, v_t, r_t, discount_t = step
     rho, pg_rho, c = ratios
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
-    trace = product(discount_t, product(lambda_, c))
-    errors = backward(weighted(rho, delta), trace, 0.0, *masks)
+    trace = safe.product(discount_t, safe.product(lambda_, c))
+    errors = backward(safe.weighted(rho, delta), trace, 0.0, *masks)
     e_t = streams.at_next_valid(errors, *masks)
     # Without the reward, which is added last.
-    q = product(discount_t, v_t + product(lambda_, e_t))
-    estimates = stop_if(stop, (weighted(pg_rho, r_t + (q - v_tm1)), r_t + q))
+    q = safe.product(discount_t, v_t + safe.product(lambda_, e_t))
+    estimates = stop_if(stop, (safe.weighted(pg_rho, r_t + (q - v_tm1)), r_t + q))
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *estimates)
 
@@ -333,4 +332,4 @@ def _vtrace(
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
     """Return `α min(ρ, threshold) + (1 - α) ρ`."""
     excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return safe.at_most(rho, threshold) + product(1 - alpha, excess)
+    return safe.at_most(rho, threshold) + safe.product(1 - alpha, excess)

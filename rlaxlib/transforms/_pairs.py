@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -452,7 +452,7 @@ class UnbiasedTransformPair(TxPair):
 
 def _number(x: Any) -> Any:
     """Return a concrete scalar as a Python number, which can be hashed."""
-    return cast(Any, x) if isinstance(x, Tracer) else float(x)
+    return x if isinstance(x, Tracer) else float(x)
 
 
 def _beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -84,11 +83,10 @@ def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
     def at_once(*samples: Array) -> Array:
         return jnp.sum(all_terms(*samples), axis=-1)
 
-    if cast(Any, jax.eval_shape)(all_terms, *samples).size <= AT_ONCE:
+    if jax.eval_shape(all_terms, *samples).size <= AT_ONCE:
         return at_once(*samples)
     each_again, all_again = (
-        cast(Any, jax.checkpoint)(terms, prevent_cse=False)
-        for terms in (function, at_once)
+        jax.checkpoint(terms, prevent_cse=False) for terms in (function, at_once)
     )
 
     def loop(*samples: Array) -> Array:

@@ -20,8 +20,6 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from rlaxlib import returns
 from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.gradients import stop_if
@@ -380,5 +378,4 @@ def transformed_n_step_q_learning(
 
 def _applied(method: str, tx_pair: TxPair, x: Array) -> Array:
     """Return values transformed elementwise, by a pair that the user may have made."""
-    like = cast(Any, Float)[ArrayLike, ", ".join(map(str, x.shape))]
-    return checks.result(f"tx_pair.{method}(x)", getattr(tx_pair, method)(x), like)
+    return checks.result(f"tx_pair.{method}(x)", getattr(tx_pair, method)(x), x.shape)

@@ -145,7 +145,6 @@ def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
         (bool, "Flag"),
         (Literal["k1", "k2"] | None, "Literal"),
         (tuple[VECTOR, SCALAR], "Tuple"),
-        (tuple[VECTOR, ...], "Sequence"),
         (Sequence[tuple[VECTOR, SCALAR]], "Sequence"),
         (Sequence[VECTOR] | None, "Sequence"),
         (str | Sequence[str] | None, "Setting"),

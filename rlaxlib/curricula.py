@@ -164,7 +164,7 @@ def learnability(
         https://arxiv.org/abs/2408.15099
     """
     weight = _weights(discount_t, truncated_t, sample_mask)
-    successes = jnp.sum(jnp.where(is_success & (weight > 0), 1, 0).astype(weight.dtype))
+    successes = jnp.sum(is_success & (weight > 0), dtype=weight.dtype)
     p = safe.divide(successes, jnp.sum(weight))
     return p * (1 - p)
 
@@ -231,9 +231,9 @@ def _weights(
     """Return 1 / length at the valid steps of episodes that ended, and 0 elsewhere."""
     number, last, end = streams.segments(discount_t, truncated_t, sample_mask)
     after = jax.lax.cummax(jnp.where(end, number + 1, 0))
-    first = jnp.append(jnp.zeros_like(after[:1]), after[:-1])
+    first = jnp.pad(after[:-1], (1, 0))
     ended = jax.lax.cummax(end.astype(jnp.int32), reverse=True) > 0
-    ended = ended & streams.filled(sample_mask, ended)
+    ended &= streams.filled(sample_mask, ended)
     length = jnp.where(ended, last - first + 1, 1).astype(discount_t.dtype)
     return safe.with_nan(jnp.where(ended, 1 / length, 0), discount_t)
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -146,11 +146,6 @@ def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array
     return moments.of(x, streams.filled(mask, x), axis_name).variance
 
 
-def _largest(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
-    """Return the largest unmasked entry; 0 if it is infinite or missing."""
-    return devices.largest(x, streams.filled(mask, x), axis_name)
-
-
 # --- Policy divergence. ---
 
 
@@ -276,7 +271,13 @@ def effective_sample_size(
         Augustine Kong, *A Note on Importance Sampling using Standardized Weights*,
         1992. https://victorelvira.github.io/papers/kong92.pdf
     """
-    return _sample_size(log_weights, sample_mask, axis_name)
+    mask = streams.filled(sample_mask, log_weights)
+    # Relative to the largest, no weight overflows.
+    largest = devices.largest(log_weights, mask, axis_name)
+    weights = streams.valid(jnp.exp(log_weights - largest), sample_mask)
+    total = devices.total(jnp.sum(weights), axis_name)
+    squares = devices.total(jnp.sum(jnp.square(weights)), axis_name)
+    return safe.divide(jnp.square(total), squares)
 
 
 @checked
@@ -322,7 +323,7 @@ def importance_statistics(
     x = jax.lax.stop_gradient(log_ratio)
     mask = streams.filled(sample_mask, x)
     count = devices.total(jnp.sum(mask, dtype=x.dtype), axis_name)
-    size = _sample_size(x, mask, axis_name)
+    size = effective_sample_size(x, sample_mask=mask, axis_name=axis_name)
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
 
     def largest(y: Array) -> Array:
@@ -340,14 +341,6 @@ def importance_statistics(
         effective_sample_size=size,
         effective_fraction=size / jnp.maximum(count, 1),
     )
-
-
-def _sample_size(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
-    """Return the effective sample size of log-weights."""
-    weights = streams.valid(jnp.exp(x - _largest(x, mask, axis_name)), mask)
-    total = devices.total(jnp.sum(weights), axis_name)
-    squares = devices.total(jnp.sum(jnp.square(weights)), axis_name)
-    return safe.divide(jnp.square(total), squares)
 
 
 # --- Networks. ---
@@ -592,10 +585,11 @@ def _report(problems: list[tuple[Array, str, Array]]) -> None:
     found: list[str] = []
     for wrong, message, values in problems:
         step = jnp.argmax(wrong)
-        place: dict[str, Any] = {"step": step, "value": indexing.pick(values, step)}
+        value = indexing.pick(values, step)
         if isinstance(wrong, Tracer):
-            checkify.check(~jnp.any(wrong), f"check_trajectory: {message}.", **place)
+            text = f"check_trajectory: {message}."
+            checkify.check(~jnp.any(wrong), text, step=step, value=value)
         elif jnp.any(wrong):
-            found.append(message.format(**place))
+            found.append(message.format(step=step, value=value))
     if found:
         checks.fail(". ".join(found))

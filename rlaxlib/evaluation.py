@@ -145,7 +145,7 @@ def off_policy_evaluation(
     w, count = _weights(rho, gamma, is_given, kind, axis_name)
     w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
     terms = _weighted(w, r - q) + _weighted(w_before, v)
-    return devices.total(jnp.sum(jnp.where(valid, terms, 0)), axis_name)
+    return devices.total(jnp.sum(terms), axis_name)
 
 
 @checked

@@ -147,8 +147,7 @@ def hiql_value_loss(
         Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
         2024. https://arxiv.org/abs/2410.20092
     """
-    weight = jnp.where(adv < 0, 1 - expectile, expectile)
-    weight = safe.with_nan(weight, adv)
+    weight = safe.with_nan(jnp.where(adv < 0, 1 - expectile, expectile), adv)
     error = stop_if(stop_target_gradients, targets) - v
     return weight * jnp.square(safe.without(weight, error))
 

@@ -6,7 +6,7 @@ of any shape and returns one loss for each element; `masked_mean` averages them.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -98,10 +98,8 @@ def huber_loss(
         https://doi.org/10.1214/aoms/1177703732
     """
     size = jnp.abs(x)
-    clipped = jnp.where(size > delta, delta, size)  # `minimum` halves derivatives.
     # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    excess = jnp.where(size > delta, size - delta, 0)
-    return 0.5 * jnp.square(clipped) + delta * excess
+    return 0.5 * jnp.square(safe.at_most(size, delta)) + delta * safe.relu(size - delta)
 
 
 @checked
@@ -264,16 +262,16 @@ def clip_gradient(
     """
 
     def clip(path: Any, leaf: Array) -> Array:
-        bounds = gradient_min.astype(leaf.dtype), gradient_max.astype(leaf.dtype)
         bound = Float[ArrayLike, "[] or [...]"]
         checks.fit(
             **{f"x{jax.tree_util.keystr(path)}": (leaf, Float[ArrayLike, "..."])},
             gradient_min=(gradient_min, bound),
             gradient_max=(gradient_max, bound),
         )
-        return cast(Array, _clip_gradient(leaf, *bounds))
+        bounds = gradient_min.astype(leaf.dtype), gradient_max.astype(leaf.dtype)
+        return _clip_gradient(leaf, *bounds)
 
-    return cast(ArrayTree, jax.tree_util.tree_map_with_path(clip, x))
+    return jax.tree_util.tree_map_with_path(clip, x)
 
 
 @checked

@@ -205,7 +205,7 @@ def mppi_update(
     weights = distributions.softmax(temperature).probs(finite)
     plan = _fit(actions[elites], weights)
     is_any = jnp.any(weights != 0)  # Also if they are NaN.
-    plan = PlanState(*(jnp.where(is_any, *x) for x in zip(plan, state, strict=True)))
+    plan = jax.tree.map(functools.partial(jnp.where, is_any), plan, state)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 

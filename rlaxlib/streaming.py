@@ -226,7 +226,8 @@ def dutch_trace(
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    overlap = _total(jax.tree.map(_dot, trace, gradient))
+    products = jax.tree.map(_dot, trace, gradient)
+    overlap = cast(Array, sum(jax.tree.leaves(products)))
     scale = 1 - safe.product(step_size * decay, overlap)
 
     def update(z: Array, x: Array) -> Array:
@@ -587,7 +588,7 @@ def obgd_step_size(
         Mohamed Elsayed, Gautham Vasan and A. Rupam Mahmood, *Streaming Deep
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
-    norm = _total(jax.tree.map(_norm, trace))
+    norm = sum(jnp.sum(jnp.abs(z)) for z in jax.tree.leaves(trace))
     size = safe.at_least(jnp.abs(td_error), 1) * norm
     bound = safe.product(step_size * kappa, size)
     return step_size / safe.at_least(bound, 1)
@@ -604,16 +605,6 @@ def _unless(cut: Array | None, discount: Array) -> Array:
     return discount if cut is None else jnp.where(cut, 0, discount)
 
 
-def _norm(x: Array) -> Array:
-    """Return the sum of the magnitudes of all entries."""
-    return jnp.sum(jnp.abs(x))
-
-
 def _dot(x: Array, y: Array) -> Array:
     """Return the sum of the products of all entries."""
     return safe.dot(x.ravel(), y.ravel())
-
-
-def _total(tree: ArrayTree) -> Array:
-    """Return the sum of the leaves of a pytree, which are scalars."""
-    return cast(Array, sum(jax.tree.leaves(tree), 0.0))

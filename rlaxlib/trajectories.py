@@ -142,7 +142,7 @@ def sample_start_indices(
         )
 
     def sample(key: Array) -> Array:
-        return jax.random.permutation(key, count)[:num_start_indices]
+        return jax.random.choice(key, count, (num_start_indices,), replace=False)
 
     if batch_size is None:
         return sample(rng_key)

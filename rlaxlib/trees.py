@@ -300,10 +300,7 @@ def transpose_last_axis_to_first(
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-
-    def move(x: Array) -> Array:
-        return jnp.moveaxis(x, -1, 0)
-
+    move = functools.partial(jnp.moveaxis, source=-1, destination=0)
     return jax.tree.map(move, tree)
 
 
@@ -337,10 +334,7 @@ def transpose_first_axis_to_last(
         The NumPy developers, *numpy.moveaxis*.
         https://numpy.org/doc/stable/reference/generated/numpy.moveaxis.html
     """
-
-    def move(x: Array) -> Array:
-        return jnp.moveaxis(x, 0, -1)
-
+    move = functools.partial(jnp.moveaxis, source=0, destination=-1)
     return jax.tree.map(move, tree)
 
 

@@ -6,7 +6,7 @@ and pass it to the update with its reward and the probability it was pulled with
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -176,7 +176,7 @@ def tsallis_inf_probabilities(
         return y + total * (jnp.sqrt(total) - 1) / slope
 
     # y = η (min L̂ - x) is 2 if one arm has all probability, 2 √A if none has more.
-    y = cast(Array, jax.lax.fori_loop(0, 8, newton, jnp.full_like(gap[0], 2)))
+    y = jax.lax.fori_loop(0, 8, newton, jnp.full_like(gap[0], 2))
     p = 4 / jnp.square(gap + y)
     return p / jnp.sum(p)
 

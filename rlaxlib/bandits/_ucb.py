@@ -166,10 +166,9 @@ def kl_ucb_scores(
         inside = divergence(middle) <= budget
         return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
 
-    bits: int = jnp.finfo(p.dtype).nmant + 1
-    bracket: tuple[Array, Array] = jnp.zeros_like(p), 1 - p
-    bracket = jax.lax.fori_loop(0, bits, halve, bracket)
-    scores = safe.with_nan(p + bracket[0], budget)
+    bits = jnp.finfo(p.dtype).nmant + 1
+    low, _ = jax.lax.fori_loop(0, bits, halve, (jnp.zeros_like(p), 1 - p))
+    scores = safe.with_nan(p + low, budget)
     return jnp.where(counts == 0, jnp.inf, scores)
 
 

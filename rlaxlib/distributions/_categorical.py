@@ -418,8 +418,7 @@ class Softmax(DiscreteDistribution):
             ArgumentError: If a shape, dtype or NumPy action is wrong.
         """
         del action_spec
-        pi = legal_softmax(logits, action_mask, self.temperature)
-        return pi.log_prob(sample)
+        return legal_softmax(logits, action_mask, self.temperature).log_prob(sample)
 
     logprob = log_prob
 

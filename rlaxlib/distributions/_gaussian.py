@@ -271,8 +271,7 @@ class GaussianDiagonal(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape, dtype or `sigma` is wrong or missing.
         """
-        sigma = self._or_own(sigma, mu)
-        return _shared.normal_kl(mu, sigma, jnp.zeros_like(mu), jnp.ones_like(mu))
+        return _shared.normal_kl(mu, self._or_own(sigma, mu))
 
     @checked
     def kl(

@@ -192,10 +192,7 @@ def balanced_kl(
     q_stopped, p_stopped = jax.lax.stop_gradient((q, p))
 
     def kl(q: Array, p: Array) -> Array:
-        each = categorical_kl_divergence(
-            p_logits=q, q_logits=p, action_mask=action_mask
-        )
-        return jnp.sum(each)
+        return jnp.sum(categorical_kl_divergence(q, p, action_mask=action_mask))
 
     dynamics_loss = safe.at_least(kl(q_stopped, p), free_nats)
     representation_loss = safe.at_least(kl(q, p_stopped), free_nats)

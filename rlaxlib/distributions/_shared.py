@@ -117,8 +117,10 @@ def normal_entropy(mu: Array, sigma: Array) -> Array:
     return jnp.sum(terms, axis=-1)
 
 
-def normal_kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array:
-    """Return the KL divergence."""
+def normal_kl(
+    mu_0: Array, sigma_0: Array, mu_1: ArrayLike = 0.0, sigma_1: ArrayLike = 1.0
+) -> Array:
+    """Return the KL divergence, to the standard normal by default."""
     sigma_0, sigma_1 = _over(sigma_0, mu_0), _over(sigma_1, mu_0)
     z = (mu_0 - mu_1) / sigma_1
     d = (sigma_0 - sigma_1) / sigma_1
@@ -130,6 +132,6 @@ def normal_kl(mu_0: Array, sigma_0: Array, mu_1: Array, sigma_1: Array) -> Array
     return jnp.sum(terms, axis=-1)
 
 
-def _over(parameter: Array, x: Array) -> Array:
+def _over(parameter: ArrayLike, x: Array) -> Array:
     """Return a parameter with the shape of `x`."""
     return jnp.broadcast_to(parameter, x.shape)

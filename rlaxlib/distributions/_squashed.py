@@ -291,7 +291,7 @@ class SquashedGaussian(ContinuousDistribution):
         maximum: Maximum,
         margin: Static[float, ""],
     ) -> Float[Array, "[...] or [N, ...]"]:
-        log_prob = self._log_density(sample, mu, sigma, minimum, maximum, margin)
+        log_prob = self._log_prob(sample, mu, sigma, minimum, maximum, margin)
         return jnp.exp(log_prob)
 
     @checked(compiled=False)
@@ -342,7 +342,8 @@ class SquashedGaussian(ContinuousDistribution):
         maximum: Maximum,
         margin: Static[float, ""],
     ) -> Float[Array, "[...] or [N, ...]"]:
-        return self._log_density(sample, mu, sigma, minimum, maximum, margin)
+        low, high = (each.astype(sample.dtype) for each in (minimum, maximum))
+        return _log_density(sample, *self._activate(mu, sigma), low, high, margin)
 
     @checked
     def entropy(
@@ -386,9 +387,7 @@ class SquashedGaussian(ContinuousDistribution):
         Raises:
             ArgumentError: If a shape or dtype is wrong.
         """
-        mean, stddev = self._activate(mu, sigma)
-        zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
-        return _shared.normal_kl(mean, stddev, zeros, ones)
+        return _shared.normal_kl(*self._activate(mu, sigma))
 
     @checked
     def kl(
@@ -417,19 +416,6 @@ class SquashedGaussian(ContinuousDistribution):
         """
         first, second = self._activate(mu_0, sigma_0), self._activate(mu_1, sigma_1)
         return _shared.normal_kl(*first, *second)
-
-    def _log_density(
-        self,
-        sample: Array,
-        mu: Array,
-        sigma: Array,
-        minimum: Array,
-        maximum: Array,
-        margin: float,
-    ) -> Array:
-        """Return the log-density of an action."""
-        low, high = (each.astype(sample.dtype) for each in (minimum, maximum))
-        return _log_density(sample, *self._activate(mu, sigma), low, high, margin)
 
     def _activate(self, mu: Array, sigma: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation of the Gaussian."""

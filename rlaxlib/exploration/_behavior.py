@@ -304,7 +304,6 @@ def bootstrapped_q_learning(
         https://arxiv.org/abs/1602.04621
     """
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
-    r_t = jnp.broadcast_to(r_t, head_mask.shape)
     v_t = safe.largest(q_t, axis=-1)
     errors = td_error(prediction, r_t, discount_t, v_t, stop_target_gradients)
     return jnp.where(head_mask, errors, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -389,7 +389,7 @@ def _update_moments(
 ) -> RndState:
     """Update the moments of all values so far with those of new values."""
     count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
-    steps, mean, variance, _, steps_rest, *rests = cast("tuple[Array, ...]", state)
+    steps, mean, variance, _, steps_rest, *rests = state
     steps, steps_rest = moments.add(steps, steps_rest, count)
     zero = jnp.zeros_like(new_mean)
     mean, variance, mean_rest, variance_rest = moments.merge(

@@ -12,7 +12,7 @@ Returns and advantages of tokens are those of `discounted_returns` and
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -112,14 +112,14 @@ def group_advantages(
     """
     exists = streams.filled(sample_mask, rewards)
     if group_ids is not None:
-        options: Any = {"ddof": ddof, "epsilon": epsilon, "axis_name": axis_name}
         groups = jnp.arange(rewards.size * devices.number(axis_name))
         ids = group_ids.astype(groups.dtype)
 
         def of_group(index: Array) -> Array:
             valid = exists & (ids == index)
+            settings = baseline, scale, ddof, epsilon
             return group_advantages(
-                rewards, baseline=baseline, scale=scale, sample_mask=valid, **options
+                rewards, *settings, sample_mask=valid, axis_name=axis_name
             )
 
         advantages = jnp.sum(jax.vmap(of_group)(groups), axis=0)
@@ -274,9 +274,7 @@ def pass_at_k_rewards(
     order = jnp.argsort(rewards)
     ordered = rewards[order]
     shared = safe.product(jnp.asarray(pairs, rewards.dtype), ordered[1:])
-    later = jnp.append(
-        jax.lax.cumsum(shared, reverse=True), jnp.zeros_like(rewards[:1])
-    )
+    later = jnp.pad(jax.lax.cumsum(shared, reverse=True), (0, 1))
     shaped = safe.product(jnp.asarray(own, rewards.dtype), ordered) + later
     return meshes.unsort(order, shaped)
 

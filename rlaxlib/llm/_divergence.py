@@ -93,8 +93,7 @@ def divergence_ppo_mask(
         divergence = own + other_mu * (log_mu - log_pi)
     too_likely = (adv > 0) & (pi > mu) & (divergence > high)
     too_unlikely = (adv < 0) & (pi < mu) & (divergence > epsilon)
-    keep = ~(too_likely | too_unlikely)
-    return keep if sample_mask is None else keep & sample_mask
+    return ~(too_likely | too_unlikely)
 
 
 @checked(wide=True)

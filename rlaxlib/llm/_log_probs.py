@@ -238,14 +238,13 @@ def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
     if bias is not None:  # Shared by devices as the head is.
         zeros = jnp.sum(jnp.zeros_like(inputs.head, dtype), axis=0)
         bias = bias.astype(dtype) + zeros
-    tokens = inputs.tokens.astype(int)  # The size may not fit a uint8.
-    is_token = (tokens >= 0) & (tokens < inputs.head.shape[1])
+    is_token = indexing.is_inside(inputs.tokens, inputs.head.shape[1])
     new = inputs._replace(
         hidden=hidden,
         bias=bias,
         temperature=temperature,
         soft_cap=None if soft_cap is None else soft_cap.astype(dtype),
-        tokens=tokens.astype(jnp.int32),
+        tokens=inputs.tokens.astype(jnp.int32),
         kept=None if kept is None else kept.astype(jnp.int32),
     )
     log_prob, entropy = cast(Any, _linear)(static, _alike(new))
@@ -471,8 +470,8 @@ def _places(tokens: Array, chunks: _Chunks, index: Array) -> Array:
     first, width = chunks.first(index), chunks.width
     block, place = jnp.divmod(tokens, size)
     is_new = (place >= index * width) & (place < first + width)
-    is_inside = (tokens >= 0) & (tokens < blocks * size) & is_new
-    return jnp.where(is_inside, block * width + place - first, blocks * width)
+    is_inside = indexing.is_inside(tokens, blocks * size)
+    return jnp.where(is_inside & is_new, block * width + place - first, blocks * width)
 
 
 def _is_kept(places: Array, like: Array) -> Array:
@@ -532,4 +531,4 @@ def _alike(inputs: _Inputs) -> _Inputs:
     def vary(x: Array) -> Array:
         return x + jnp.asarray(zero, x.dtype)
 
-    return cast(_Inputs, jax.tree.map(vary, inputs))
+    return jax.tree.map(vary, inputs)

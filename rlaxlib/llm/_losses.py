@@ -94,8 +94,7 @@ def cispo_loss(
     ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     loss = -safe.product(stop_gradient(weight) * adv, log_prob)
-    outputs = _statistics(log_prob, old_log_prob, weight != ratio)
-    return loss, outputs
+    return loss, _statistics(log_prob, old_log_prob, weight != ratio)
 
 
 @checked(wide=True)
@@ -144,13 +143,11 @@ def sapo_loss(
         https://arxiv.org/abs/2511.20347
     """
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
-    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
     # An infinite ratio times a derivative of 0 would be NaN.
-    ratio = jnp.exp(ratios.below(log_ratio))
+    ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    outputs = _statistics(log_prob, old_log_prob)
-    return -safe.product(adv, gate), outputs
+    return -safe.product(adv, gate), _statistics(log_prob, old_log_prob)
 
 
 @checked(wide=True)
@@ -211,8 +208,7 @@ def gspo_ratio(
     if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
     # The logarithm of a ratio of 0 would have a gradient of NaN.
-    bounded = jnp.where(mean < -ratios.BOUND, -ratios.BOUND, mean)
-    return jnp.exp(bounded)
+    return jnp.exp(safe.at_least(mean, -ratios.BOUND))
 
 
 @checked(wide=True)
@@ -279,9 +275,7 @@ def gmpo_loss(
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    # `minimum` and `maximum` would halve the gradient at the bounds.
-    upper = jnp.where(log_ratio > high, high, log_ratio)
-    lower = jnp.where(log_ratio < low, low, log_ratio)
+    upper, lower = safe.at_most(log_ratio, high), safe.at_least(log_ratio, low)
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = means(bounded, sample_mask, segment_ids, axis_name)
     loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
@@ -412,7 +406,7 @@ def clip_cov_mask(
     valid = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     count = indexing.part(fraction, valid)
     smallest = _ranked(order, count - 1, axis_name)
-    return mask & ~(is_high & (order >= smallest) & (count > 0))
+    return ~(is_high & (order >= smallest) & (count > 0))
 
 
 @checked

@@ -102,11 +102,9 @@ def importance_weights(
     # An infinite weight times a loss of 0 would be NaN.
     ratio = jnp.exp(ratios.below(log_ratio))
     if kind == "truncate":
-        weights = safe.at_most(ratio, maximum)
-    else:
-        is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
-        weights = jnp.where(is_dropped, 0, ratio)
-    return weights
+        return safe.at_most(ratio, maximum)
+    is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
+    return jnp.where(is_dropped, 0, ratio)
 
 
 @checked

@@ -65,8 +65,7 @@ def means(
     segment_ids: Array | None,
     axis_name: AxisName | None,
 ) -> Array:
-    """Return the mean over the valid tokens of the answer of each token, `[T]`."""
-    valid = streams.filled(sample_mask, x)
-    total = sums(jnp.where(valid, x, 0), segment_ids, axis_name)
-    count = sums(valid.astype(x.dtype), segment_ids, axis_name)
-    return total / jnp.maximum(count, 1)
+    """Return the mean over the valid tokens of the answer of each token, as `sums`."""
+    valid = streams.filled(sample_mask, x).astype(x.dtype)
+    count = sums(valid, segment_ids, axis_name)
+    return sums(x, segment_ids, axis_name) / jnp.maximum(count, 1)

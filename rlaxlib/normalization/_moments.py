@@ -11,7 +11,6 @@ precision where the mean is 10,000 standard deviations from zero.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -208,17 +207,21 @@ class Ema(FunctionTuple):
         def average(x: Array) -> Array:
             return arrays.masked_mean(x, mask=sample_mask, axis_name=self.axis_name)
 
-        def average_square(x: Array, mean: Array) -> Array:
-            return average(jnp.square(x - mean))
+        weight, fraction = _weigh(state.weight, self.rate, sample_mask, self.axis_name)
 
-        def clean(x: Array, mean: Array) -> Array:
-            return _clean(x, mean, sample_mask)
+        def mix(x: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+            x, a = _clean(x, mean, sample_mask), fraction.astype(mean.dtype)
+            new = average(x)
+            new_variance = average(jnp.square(x - new))
+            # At a fraction of 1, nothing is left of the state, not even NaN.
+            mean, variance = (safe.without(1 - a, each) for each in (mean, variance))
+            change, growth = new - mean, new_variance - variance
+            step = moments.variance_step(growth, change, a)
+            return mean + safe.product(a, change), variance + step
 
-        x = jax.tree.map(clean, tree, state.mean)
-        new = jax.tree.map(average, x)
-        new_variance = jax.tree.map(average_square, x, new)
-        weight, a = _weigh(state.weight, self.rate, sample_mask, self.axis_name)
-        mean, variance = _mix(state.mean, state.variance, new, new_variance, a)
+        mixed = jax.tree.map(mix, tree, state.mean, state.variance)
+        outer, pair = jax.tree.structure(state.mean), jax.tree.structure((0, 0))
+        mean, variance = jax.tree.transpose(outer, pair, mixed)
         state = EmaState(mean, variance, weight)
         return state.debiased_moments(), state
 
@@ -435,38 +438,6 @@ class RunningMoments(FunctionTuple):
 
 
 # --- Parts of the moving averages. ---
-
-
-def _mix(
-    mean: Any, variance: Any, new_mean: Any, new_variance: Any, weight: Array
-) -> tuple[Any, Any]:
-    """Return the moments of a mixture of two distributions, leaf by leaf.
-
-    Args:
-        mean: Mean of the first, a tree.
-        variance: Variance of the first, a tree of the same structure.
-        new_mean: Mean of the second, likewise.
-        new_variance: Variance of the second, likewise.
-        weight: Weight of the second in [0, 1].
-
-    Returns:
-        Mean and variance.
-    """
-    # At a weight of 1, nothing is left of the first, not even NaN.
-    kept = functools.partial(safe.without, 1 - weight)
-    mean, variance = jax.tree.map(kept, (mean, variance))
-
-    def mix_means(mean: Array, new: Array) -> Array:
-        return mean + safe.product(weight.astype(mean.dtype), new - mean)
-
-    def mix_variances(variance: Array, new: Array, mean: Array, other: Array) -> Array:
-        a = weight.astype(variance.dtype)
-        return variance + moments.variance_step(new - variance, other - mean, a)
-
-    return (
-        jax.tree.map(mix_means, mean, new_mean),
-        jax.tree.map(mix_variances, variance, new_variance, mean, new_mean),
-    )
 
 
 def _zero_like_leaves(tree: Any) -> Array:

@@ -30,6 +30,7 @@ from rlaxlib._core import (
     streams,
 )
 from rlaxlib._core.functions import FunctionTuple
+from rlaxlib._core.meshes import take
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -122,7 +123,7 @@ def normalize(
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    shift, scale = _pick(indices, state.shift, state.scale)
+    shift, scale = take(state.shift, indices), take(state.scale, indices)
     return (unnormalized - shift) / scale
 
 
@@ -162,7 +163,7 @@ def unnormalize(
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    shift, scale = _pick(indices, state.shift, state.scale)
+    shift, scale = take(state.shift, indices), take(state.scale, indices)
     return scale * normalized + shift
 
 
@@ -208,7 +209,7 @@ def unnormalize_linear(
         2018. https://arxiv.org/abs/1809.04474
     """
     y = indexing.pick(inputs, indices)
-    shift, scale = _pick(indices, state.shift, state.scale)
+    shift, scale = take(state.shift, indices), take(state.scale, indices)
     return PopArtOutput(y, scale * y + shift)
 
 
@@ -472,11 +473,6 @@ class PopArt(FunctionTuple):
         return _preserve(params, state, new), new
 
 
-def _pick(indices: Array, *vectors: Array) -> tuple[Array, ...]:
-    """Return the entries of vectors at each index, NaN for one out of range."""
-    return tuple(meshes.take(x, indices) for x in vectors)
-
-
 def _variance(state: PopArtState) -> Array:
     """Return the variance of a state."""
     shift, scale, second_moment = state
@@ -496,17 +492,16 @@ def _describe(
 ) -> tuple[Array, Array, Array]:
     """Return number, mean minus `shift`, and variance of the targets of each output."""
     mask = streams.filled(mask, x)
-    x = jnp.where(mask, x, 0)
     outputs = jnp.where(mask, indices, -1)
 
     def total(y: Array) -> Array:
         return devices.total(meshes.segment_sums(y, outputs, shift.size), axis_name)
 
-    error = x - _pick(indices, shift)[0]
+    error = x - take(shift, indices)
     count = total(jnp.ones_like(x))
     size = jnp.maximum(count, 1)
     difference = total(error) / size
-    deviation = error - _pick(indices, difference)[0]
+    deviation = error - take(difference, indices)
     return count, difference, total(jnp.square(deviation)) / size
 
 

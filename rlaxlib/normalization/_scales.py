@@ -500,7 +500,7 @@ def _past_sums(
     r_t, discount_t = (
         jax.lax.stop_gradient(x).astype(carried.dtype) for x in (r_t, discount_t)
     )
-    before = jnp.append(jnp.ones_like(discount_t[:1]), discount_t[:-1])
+    before = jnp.pad(discount_t[:-1], (1, 0), constant_values=1)
     # The recurrence runs backwards in time, so time is reversed.
     sums = recurrence.backward(r_t[::-1], before[::-1], carried)[::-1]
     return sums, safe.product(discount_t[-1], sums[-1])
@@ -510,11 +510,10 @@ def _rank(
     x: Array, mask: Array | None, dtype: Any, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
     """Return the sorted returns of all devices, and how many are not masked."""
-    if mask is None:
-        mask = jnp.ones_like(x, bool)
-    else:
+    if mask is not None:
         checks.leading_axes(sample_mask=mask, returns=x)
-        mask = jnp.broadcast_to(arrays.lhs_broadcast(mask, x), x.shape)
+        mask = arrays.lhs_broadcast(mask, x)
+    mask = streams.filled(mask, x)
     count = devices.total(jnp.sum(mask, dtype=jnp.int32), axis_name)
     x = jnp.where(mask, jax.lax.stop_gradient(x), jnp.inf).astype(dtype).ravel()
     x = jnp.pad(x, (0, 1), constant_values=jnp.inf)  # So that there is an entry.

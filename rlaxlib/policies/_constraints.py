@@ -243,12 +243,10 @@ class PidLagrangian(FunctionTuple):
         Raises:
             ArgumentError: If the cost or the state does not fit.
         """
-        # The state keeps its dtype, whatever that of the cost.
-        dtype = state.cost.dtype
-        cost = devices.mean(cost, self.axis_name)
-        cost = stop_gradient(cost).astype(dtype)
+        cost = stop_gradient(devices.mean(cost, self.axis_name))
+        cost = cost.astype(state.cost.dtype)
         delta = cost - self.limit
-        integral = safe.relu(state.integral + delta).astype(dtype)
+        integral = safe.relu(state.integral + delta)
         derivative = safe.relu(cost - state.cost)
         multiplier = safe.product(self.k_p, delta) + safe.product(self.k_i, integral)
         multiplier += safe.product(self.k_d, derivative)

@@ -107,7 +107,13 @@ def constant_policy_targets(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, 2021. https://arxiv.org/abs/2104.06159
     """
-    return _sample(distribution, rng_key, num_samples, weights_scale)
+    actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
+    log_prob = distribution.log_prob(actions[0])
+    # Half precision of the scale is raised, that of a distribution is not.
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(weights_scale, log_prob.dtype)
+    shape = (num_samples, *log_prob.shape)
+    return PolicyTarget(actions, jnp.full(shape, weights_scale, dtype))
 
 
 @checked
@@ -150,7 +156,7 @@ def zero_policy_targets(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, 2021. https://arxiv.org/abs/2104.06159
     """
-    return _sample(distribution, rng_key, num_samples, weights_scale)
+    return constant_policy_targets(distribution, rng_key, num_samples, weights_scale)
 
 
 @checked
@@ -206,19 +212,3 @@ def sampled_policy_distillation_loss(
     # Half precision of a distribution is not raised, as that of arguments is.
     log_probs = dtypes.raised(safe.at_least(log_probs, lowest))
     return -jnp.mean(safe.expectation(weights, log_probs, axis=0)) / len(weights)
-
-
-def _sample(
-    distribution: Distribution,
-    rng_key: ArrayLike,
-    num_samples: int,
-    weights_scale: ArrayLike,
-) -> PolicyTarget:
-    """Sample policy targets of one weight."""
-    actions = distribution.sample(seed=rng_key, sample_shape=(num_samples,))
-    log_prob = distribution.log_prob(actions[0])
-    # Half precision of the scale is raised, that of a distribution is not.
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(weights_scale, log_prob.dtype)
-    shape = (num_samples, *log_prob.shape)
-    return PolicyTarget(actions, jnp.full(shape, weights_scale, dtype))

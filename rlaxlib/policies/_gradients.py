@@ -478,7 +478,8 @@ def dpg_loss(
         https://proceedings.mlr.press/v32/silver14.html
     """
     if dqda_clipping is not None:
-        dqda_t = _clip_by_norm(dqda_t, dqda_clipping)
+        norm, direction = safe.polar(dqda_t)
+        dqda_t = safe.at_most(norm, dqda_clipping) * direction
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
     return 0.5 * jnp.square(error)
 
@@ -533,13 +534,6 @@ def _policy_and_values(
     """Return the probabilities of actions, and action values, 0 where illegal."""
     pi = distributions.softmax().probs(logits, action_mask=action_mask)
     return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
-
-
-def _clip_by_norm(x: Array, maximum: Array) -> Array:
-    """Return a vector with its norm clipped, `min(|x|, maximum) x / |x|`."""
-    norm, direction = safe.polar(x)
-    # `minimum` would halve the gradient of a vector that was clipped before.
-    return jnp.where(norm > maximum, maximum, norm) * direction
 
 
 def _weights(

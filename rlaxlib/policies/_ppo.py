@@ -16,9 +16,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import gradients, ratios, safe
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
@@ -126,7 +125,7 @@ def ppo_clip_loss(
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
-    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob)
+    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
     ratio = jnp.exp(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
     loss = -_clipped_objective(ratio, adv, low, high, dual_clip)
@@ -175,7 +174,7 @@ def clipped_surrogate_pg_loss(
         John Schulman and others, *Proximal Policy Optimization Algorithms*, 2017.
         https://arxiv.org/abs/1707.06347
     """
-    adv_t = gradients.stop_if(use_stop_gradient, adv_t)
+    adv_t = stop_if(use_stop_gradient, adv_t)
     low, high = 1 - epsilon, 1 + epsilon
     return -jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high))
 
@@ -243,9 +242,9 @@ def decoupled_ppo_loss(
         stop_target_gradients=stop_target_gradients,
         sample_mask=sample_mask,
     )
-    weight = jnp.exp(bounded_log_ratio(proximal, old)[0])
+    weight = jnp.exp(ratios.bounded_log_ratio(proximal, old)[0])
     if max_weight is not None:
-        weight = jnp.where(weight > max_weight, max_weight, weight)
+        weight = safe.at_most(weight, max_weight)
     return weight * loss, outputs
 
 
@@ -331,10 +330,8 @@ def _clipped_objective(
     Returns:
         Objectives, `[...]`.
     """
-    # `minimum` halves the gradient at the bounds.
-    upper = jnp.where(ratio > high, high, ratio)
+    upper = safe.at_most(ratio, high)
     if dual_clip is not None:
-        ratio = jnp.where(ratio > dual_clip, dual_clip, ratio)
-    lower = jnp.where(ratio < low, low, ratio)
-    ratio = jnp.where(adv >= 0, upper, lower)
+        ratio = safe.at_most(ratio, dual_clip)
+    ratio = jnp.where(adv >= 0, upper, safe.at_least(ratio, low))
     return safe.product(safe.without(ratio, adv), ratio)

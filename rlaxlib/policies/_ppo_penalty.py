@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from rlaxlib._core import devices, ratios, safe
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.ratios import bounded_log_ratio
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
 from rlaxlib.policies._ppo import RatioOutputs
@@ -245,6 +244,6 @@ def discovered_policy_loss(
 
 def _compare(log_prob: Array, old_log_prob: Array) -> RatioOutputs:
     """Return log-ratios, and the statistics that follow from them."""
-    log_ratio, bounded = bounded_log_ratio(log_prob, old_log_prob)
+    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
     kl = ratios.k3(log_ratio)
     return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)

@@ -237,8 +237,7 @@ def backtracking_line_search(
 
     def evaluated(params: ArrayTree) -> tuple[Array, Array]:
         found: Any = evaluate(params)
-        is_pair = isinstance(found, tuple | list) and len(found) == 2
-        if not is_pair:
+        if not (isinstance(found, tuple | list) and len(found) == 2):
             must = "must be a tuple of two: the loss and the divergence"
             checks.fail(f"`evaluate(params)` is {errors.describe(found)}, {must}")
         return (
@@ -260,7 +259,7 @@ def backtracking_line_search(
         return i + 1, (loss < start[0]) & (kl <= max_kl.astype(kl.dtype)), loss, kl
 
     is_good = start[0] < start[0]  # False, and varies over devices as the loss does.
-    first: tuple[Any, ...] = (jnp.zeros_like(is_good, int), is_good, *start)
+    first = (jnp.zeros_like(is_good, int), is_good, *start)
     i, is_good, loss, kl = jax.lax.while_loop(is_searching, attempt, first)
     fraction = jnp.where(is_good, fractions[i - 1], 0)
 
@@ -269,7 +268,7 @@ def backtracking_line_search(
 
     # Not by a product with 0: a step may be NaN.
     found = _move(params, fraction, step), loss, kl
-    chosen: Any = jax.tree.map(select, found, (params, *start))
+    chosen = jax.tree.map(select, found, (params, *start))
     return chosen[0], LineSearchOutputs(fraction, *chosen[1:])
 
 

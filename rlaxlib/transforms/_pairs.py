@@ -281,7 +281,7 @@ def unbiased_transform_pair(
     """
     twohot = twohot_pair(min_value=min_value, max_value=max_value, num_bins=num_bins)
     pair = UnbiasedTransformPair(twohot, tx)
-    bins: Any = pair.bins()
+    bins = pair.bins()
     if not isinstance(bins, Tracer):
         increasing = Float[ArrayLike, "K in (-inf, inf) increasing"]
         checks.fit(bins=(np.asarray(bins), increasing))

@@ -19,7 +19,7 @@ def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
     Within a program, bins may round differently at each use, which makes probabilities
     negative. If the bounds are symmetric, so are the bins.
     """
-    weight: Any = np.linspace(0, 1, num_bins)
+    weight = np.linspace(0, 1, num_bins)
     if not isinstance(low, Tracer) and not isinstance(high, Tracer):
         return np.float64(low) * weight[::-1] + np.float64(high) * weight
     low, high = jnp.asarray(low), jnp.asarray(high)

@@ -183,17 +183,11 @@ def pixel_control_loss(
         needed = (q.shape[0], *cells, q.shape[3])
         checks.fail(f"`action_values` has shape {q.shape}, must be {needed}")
 
+    discount_t = jnp.broadcast_to(discount_factor, actions.shape)
+
     def td_errors(q_tm1: Array, r_t: Array, q_t: Array) -> Array:
-        return q_lambda(
-            q_tm1=q_tm1,
-            a_tm1=actions,
-            r_t=r_t,
-            discount_t=jnp.broadcast_to(discount_factor, actions.shape),
-            q_t=q_t,
-            lambda_=1.0,
-            truncated_t=truncated_t,
-            sample_mask=sample_mask,
-        )
+        step = q_tm1, actions, r_t, discount_t, q_t
+        return q_lambda(*step, 1.0, truncated_t=truncated_t, sample_mask=sample_mask)
 
     r_t = pixel_control_rewards(observations, cell_size)
     each_cell = jax.vmap(jax.vmap(td_errors, 1, 1), 1, 1)

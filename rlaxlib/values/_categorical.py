@@ -73,7 +73,11 @@ def categorical_l2_project(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    return _project(safe.without(probs, z_p), probs, z_q)
+
+    def share(z: Array, p: Array) -> Array:
+        return p * hats(z, z_q)
+
+    return sum_over(share, safe.without(probs, z_p), probs)
 
 
 @checked
@@ -123,8 +127,9 @@ def categorical_td_learning(
     """
     probs_t = jax.nn.softmax(safe.without(discount_t, v_logits_t))
     z = r_t + safe.product(discount_t, safe.without(probs_t, v_atoms_t))
-    target = _project(z, probs_t, v_atoms_tm1)
-    return _cross_entropy(target, v_logits_tm1, stop_target_gradients)
+    target = categorical_l2_project(z, probs_t, v_atoms_tm1)
+    target = gradients.stop_if(stop_target_gradients, target)
+    return distributions.categorical_cross_entropy(target, v_logits_tm1)
 
 
 @checked
@@ -178,13 +183,9 @@ def categorical_q_learning(
     """
     probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
     atoms_t = safe.without(discount_t, q_atoms_t)
-    a_t = indexing.best(safe.expectation(probs_t, atoms_t[None]))
-    probs_a_t = indexing.pick_slice(probs_t, a_t)
-    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
-    target = _project(z, probs_a_t, q_atoms_tm1)
-    x = indexing.pick_slice(q_logits_tm1, a_tm1)
-    loss = _cross_entropy(target, x, stop_target_gradients)
-    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
+    q_t = safe.expectation(probs_t, atoms_t[None])
+    step = q_atoms_tm1, q_logits_tm1, a_tm1, r_t, discount_t, q_atoms_t, q_logits_t
+    return categorical_double_q_learning(*step, q_t, stop_target_gradients)
 
 
 @checked
@@ -231,13 +232,14 @@ def categorical_double_q_learning(
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
     a_t = indexing.best(q_t_selector)
-    logits_a_t = safe.without(discount_t, indexing.pick_slice(q_logits_t, a_t))
-    probs_a_t = jax.nn.softmax(logits_a_t)
-    z = r_t + safe.product(discount_t, safe.without(probs_a_t, q_atoms_t))
-    target = _project(z, probs_a_t, q_atoms_tm1)
+    logits_a_t = indexing.pick_slice(q_logits_t, a_t)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
-    loss = _cross_entropy(target, x, stop_target_gradients)
-    return _nan_outside(loss, a_tm1, len(q_logits_tm1))
+    loss = categorical_td_learning(
+        q_atoms_tm1, x, r_t, discount_t, q_atoms_t, logits_a_t, stop_target_gradients
+    )
+    # XLA may reduce logits that are all NaN to minus infinity.
+    is_inside = indexing.is_inside(a_tm1, len(q_logits_tm1))
+    return jnp.where(is_inside, loss, jnp.nan)
 
 
 @checked
@@ -292,28 +294,5 @@ def categorical_regression_loss(
             f"`tx_pair` gives probabilities of shape {probs.shape}, must be "
             f"{logits.shape} to match `logits`"
         )
-    return _cross_entropy(probs, logits, stop_target_gradients)
-
-
-def _nan_outside(loss: Array, index: Array, size: int) -> Array:
-    """Return a loss, or NaN if an index is outside of [0, size).
-
-    XLA may reduce values that are all NaN to minus infinity, so what was picked at the
-    index does not suffice.
-    """
-    return jnp.where(indexing.is_inside(index, size), loss, jnp.nan)
-
-
-def _project(z_p: Array, probs: Array, z_q: Array) -> Array:
-    """Share each probability between the two new atoms around its old atom."""
-
-    def share(z: Array, p: Array) -> Array:
-        return p * hats(z, z_q)
-
-    return sum_over(share, z_p, probs)
-
-
-def _cross_entropy(target: Array, logits: Array, stop: ArrayLike) -> Array:
-    """Return the cross-entropy, with the gradient of the target stopped or not."""
-    target = gradients.stop_if(stop, target)
-    return distributions.categorical_cross_entropy(target, logits)
+    probs = gradients.stop_if(stop_target_gradients, probs)
+    return distributions.categorical_cross_entropy(probs, logits)

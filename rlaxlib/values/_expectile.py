@@ -128,8 +128,10 @@ def expectile_q_learning(
     """
     a_t = best(jnp.mean(dist_q_t_selector, axis=0))
     y = r_t + safe.product(discount_t, pick_slice(dist_q_t, a_t, axis=1))
-    x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
-    return asymmetric_loss(jnp.square, x, tau_q_tm1, y)
+    x = pick_slice(dist_q_tm1, a_tm1, axis=1)
+    return expectile_regression_loss(
+        x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients
+    )
 
 
 @checked
@@ -191,7 +193,38 @@ def impute_expectile_samples(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, section 3.3, 2019. https://arxiv.org/abs/1902.08102
     """
-    return _impute(expectiles, tau, num_samples or expectiles.size)
+    n = num_samples or expectiles.size
+    e, tau = map(jnp.sort, jax.lax.stop_gradient((expectiles, tau)))
+    tau = jnp.where(jnp.abs(tau - 0.5) < 1e-6, 0.5, tau)  # 1 - 2 τ would be noise.
+    center = e[e.size // 2]  # A common offset would cost precision.
+    e = e - center
+
+    def misfit(mean: Array) -> Array:
+        u = _samples(mean, e, tau, n)[None, :] - e[:, None]
+        weights = jnp.where(u < 0, 1 - tau[:, None], tau[:, None])
+        return jnp.sum(jnp.abs(jnp.sum(weights * u, axis=1)))
+
+    # The best of 33 means, then of 33 closer ones around it, and so on. Those nearest
+    # to the middle come first, because `argmin` returns the first of equal misfits.
+    offsets = jnp.array(sorted(np.linspace(-0.5, 0.5, 33), key=abs), e.dtype)
+
+    def narrow_down(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        rounds, low, high = state
+        means = (low + high) / 2 + offsets * (high - low)
+        best = pick(means, jnp.argmin(jax.vmap(misfit)(means)))
+        step = (high - low) / 20
+        return rounds - 1, jnp.maximum(low, best - step), jnp.minimum(high, best + step)
+
+    far = 10 * (e[-1] - e[0])
+    low = jnp.max(jnp.where(tau <= 0.5, e, e[0] - far))
+    high = jnp.min(jnp.where(tau >= 0.5, e, e[-1] + far))
+    rounds = 8 * jnp.all(tau != 0.5).astype(int)  # The mean is known, or searched for.
+    state = jax.lax.while_loop(
+        lambda state: state[0] > 0, narrow_down, (rounds, low, high)
+    )
+    _, low, high = state
+    samples = _samples((low + high) / 2, e, tau, n) + center
+    return safe.with_nan(samples, jnp.sum(e) + jnp.sum(tau))
 
 
 @checked
@@ -244,12 +277,14 @@ def imputed_expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    tau, n = tau_q_tm1, num_samples or tau_q_tm1.size
-    a_t = best(_means(dist_q_t_selector, tau))
-    samples_t = _impute(pick_slice(dist_q_t, a_t, axis=1), tau, n)
+    a_t = best(_means(dist_q_t_selector, tau_q_tm1))
+    e_t = pick_slice(dist_q_t, a_t, axis=1)
+    samples_t = impute_expectile_samples(e_t, tau_q_tm1, num_samples)
     y = r_t + safe.product(discount_t, samples_t)
-    x, y = pick_slice(dist_q_tm1, a_tm1, axis=1), stop_if(stop_target_gradients, y)
-    return asymmetric_loss(jnp.square, x, tau, y)
+    x = pick_slice(dist_q_tm1, a_tm1, axis=1)
+    return expectile_regression_loss(
+        x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients
+    )
 
 
 def _means(dist: Array, tau: Array) -> Array:
@@ -257,41 +292,6 @@ def _means(dist: Array, tau: Array) -> Array:
     order = jnp.argsort(tau)
     weights = hats(jnp.full_like(tau, 0.5, shape=()), tau[order])
     return safe.expectation(weights[:, None], dist[order], axis=0)
-
-
-def _impute(e: Array, tau: Array, n: int) -> Array:
-    """Return the samples of `impute_expectile_samples`."""
-    e, tau = jnp.sort(jax.lax.stop_gradient(e)), jnp.sort(jax.lax.stop_gradient(tau))
-    tau = jnp.where(jnp.abs(tau - 0.5) < 1e-6, 0.5, tau)  # 1 - 2 τ would be noise.
-    center = e[e.size // 2]  # A common offset would cost precision.
-    e = e - center
-
-    def misfit(mean: Array) -> Array:
-        u = _samples(mean, e, tau, n)[None, :] - e[:, None]
-        weights = jnp.where(u < 0, 1 - tau[:, None], tau[:, None])
-        return jnp.sum(jnp.abs(jnp.sum(weights * u, axis=1)))
-
-    # The best of 33 means, then of 33 closer ones around it, and so on. Those nearest
-    # to the middle come first, because `argmin` returns the first of equal misfits.
-    offsets = jnp.array(sorted(np.linspace(-0.5, 0.5, 33), key=abs), e.dtype)
-
-    def narrow_down(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        rounds, low, high = state
-        means = (low + high) / 2 + offsets * (high - low)
-        best = pick(means, jnp.argmin(jax.vmap(misfit)(means)))
-        step = (high - low) / 20
-        return rounds - 1, jnp.maximum(low, best - step), jnp.minimum(high, best + step)
-
-    far = 10 * (e[-1] - e[0])
-    low = jnp.max(jnp.where(tau <= 0.5, e, e[0] - far))
-    high = jnp.min(jnp.where(tau >= 0.5, e, e[-1] + far))
-    rounds = 8 * jnp.all(tau != 0.5).astype(int)  # The mean is known, or searched for.
-    state = jax.lax.while_loop(
-        lambda state: state[0] > 0, narrow_down, (rounds, low, high)
-    )
-    _, low, high = state
-    samples = _samples((low + high) / 2, e, tau, n) + center
-    return safe.with_nan(samples, jnp.sum(e) + jnp.sum(tau))
 
 
 def _samples(mean: Array, e: Array, tau: Array, n: int) -> Array:

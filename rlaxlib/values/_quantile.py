@@ -95,9 +95,14 @@ def quantile_regression_loss(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    rho = _normalized_huber if normalize_huber else _huber
     y = stop_if(stop_target_gradients, dist_target)
-    return asymmetric_loss(rho, dist_src, tau_src, y, huber_param)
+    kappa = jnp.where(huber_param > 0, huber_param, 1)
+
+    def rho(u: Array) -> Array:
+        penalty = jnp.where(huber_param > 0, losses.huber_loss(u, kappa), jnp.abs(u))
+        return penalty / kappa if normalize_huber else penalty
+
+    return asymmetric_loss(rho, dist_src, tau_src, y)
 
 
 @checked
@@ -172,10 +177,9 @@ def quantile_q_learning(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
     y = r_t + safe.product(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
-    y = stop_if(stop_target_gradients, y)
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    rho = _normalized_huber if normalize_huber else _huber
-    return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
+    step = x, tau_q_tm1, y, huber_param, stop_target_gradients
+    return quantile_regression_loss(*step, normalize_huber=normalize_huber)
 
 
 @checked
@@ -230,10 +234,10 @@ def quantile_expected_sarsa(
     y = r_t + safe.product(discount_t, dist_q_t)
     y, pi = stop_if(stop_target_gradients, (y, probs_a_t))
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
-    rho = _normalized_huber if normalize_huber else _huber
 
     def loss(y: Array) -> Array:
-        return asymmetric_loss(rho, x, tau_q_tm1, y, huber_param)
+        step = x, tau_q_tm1, y, huber_param, False
+        return quantile_regression_loss(*step, normalize_huber=normalize_huber)
 
     return safe.dot(pi, jax.vmap(loss, in_axes=1)(y))
 
@@ -243,17 +247,6 @@ def _means(dist: Array, weights: Array | None) -> Array:
     if weights is None:
         return jnp.mean(dist, axis=0)
     return safe.expectation(weights[:, None], dist, axis=0)
-
-
-def _huber(u: Array, kappa: Array) -> Array:
-    """Return the Huber penalty, `|u|` if its parameter is 0."""
-    huber = losses.huber_loss(u, jnp.where(kappa > 0, kappa, 1))
-    return jnp.where(kappa > 0, huber, jnp.abs(u))
-
-
-def _normalized_huber(u: Array, kappa: Array) -> Array:
-    """Return the Huber penalty divided by its parameter, `|u|` if that is 0."""
-    return _huber(u, kappa) / jnp.where(kappa > 0, kappa, 1)
 
 
 # --- Fractions. ---

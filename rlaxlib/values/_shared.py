@@ -33,7 +33,7 @@ def hats(z: Array, atoms: Array) -> Array:
 
 
 def asymmetric_loss(
-    rho: Callable[..., Array], x: Array, tau: Array, y: Array, *parameters: Array
+    rho: Callable[[Array], Array], x: Array, tau: Array, y: Array
 ) -> Array:
     """Return the sum over i of the mean over j of |τ_i - 1[y_j < x_i]| ρ(y_j - x_i).
 
@@ -42,14 +42,13 @@ def asymmetric_loss(
         x: Predictions, shape `[N]`.
         tau: Their fractions, shape `[N]`.
         y: Samples, shape `[K]`.
-        *parameters: Further arguments of `rho`.
 
     Returns:
         Loss, shape `[]`.
     """
 
     def penalties(y_j: Array) -> Array:
-        return safe.asymmetric(y_j - x, tau, lambda u: rho(u, *parameters))
+        return safe.asymmetric(y_j - x, tau, rho)
 
     return jnp.sum(sum_over(penalties, y)) / y.size
 

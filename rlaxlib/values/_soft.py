@@ -17,7 +17,6 @@ Functions take one state or one transition. Use `jax.vmap` for a batch.
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 
 from rlaxlib import distributions
 from rlaxlib._core import devices, legality, safe
@@ -67,7 +66,11 @@ def soft_value(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    return _soft_value(q, temperature, action_mask)
+    gaps, legal = legality.gaps(q, action_mask, temperature)
+    total = jnp.sum(jnp.exp(gaps))
+    # The logarithm of 0 has a NaN gradient.
+    log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
+    return devices.largest(q, legal, None) + temperature * log_total
 
 
 @checked
@@ -115,7 +118,7 @@ def mellowmax(
     extreme = sign * devices.largest(sign * q, legal, None)
     gaps = jnp.where(legal, q - extreme, 0)
     # Near omega = 0, 1 / omega overflows: use a series there.
-    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(np.finfo(q.dtype).eps)
+    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(jnp.finfo(q.dtype).eps)
     small = jnp.where(is_near, gaps, 0)
     mean = jnp.sum(small) / count
     small = jnp.where(legal, small - mean, 0)
@@ -182,7 +185,7 @@ def soft_q_learning(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(q_t, temperature)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), soft_value(q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -240,16 +243,5 @@ def munchausen_q_learning(
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
     bonus = safe.at_least(temperature * log_pi, min_bonus)
     r_t = r_t + safe.product(munchausen_coefficient, bonus)
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), _soft_value(target_q_t, temperature)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
-
-
-def _soft_value(
-    q: Array, temperature: Array, action_mask: Array | None = None
-) -> Array:
-    """Return the soft value of the legal actions, 0 if no action is legal."""
-    gaps, legal = legality.gaps(q, action_mask, temperature)
-    total = jnp.sum(jnp.exp(gaps))
-    # The logarithm of 0 has a NaN gradient.
-    log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
-    return devices.largest(q, legal, None) + temperature * log_total

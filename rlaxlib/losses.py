@@ -98,8 +98,10 @@ def huber_loss(
         https://doi.org/10.1214/aoms/1177703732
     """
     size = jnp.abs(x)
+    clipped = jnp.where(size > delta, delta, size)  # `minimum` halves derivatives.
     # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    return 0.5 * jnp.square(safe.at_most(size, delta)) + delta * safe.relu(size - delta)
+    excess = jnp.where(size > delta, size - delta, 0)
+    return 0.5 * jnp.square(clipped) + delta * excess
 
 
 @checked

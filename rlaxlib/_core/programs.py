@@ -5,8 +5,8 @@ result is cast back: to the dtype that the arguments promote to; or, of a state 
 what is `like` an argument, to the dtypes that it has there. A state is a record among
 the arguments and in the result. A function of the user gets pytrees as they are.
 
-Floats and integers are 0 where `sample_mask` is false, in arguments and in results: a
-product with NaN has a NaN gradient even where the result is masked.
+Where `sample_mask` is false, floats and integers among the arguments are 0, and so are
+results but for integers: a product with NaN has a NaN gradient even if it is masked.
 """
 
 from __future__ import annotations

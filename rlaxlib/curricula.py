@@ -230,8 +230,7 @@ def _weights(
 ) -> Array:
     """Return 1 / length at the valid steps of episodes that ended, and 0 elsewhere."""
     number, last, end = streams.segments(discount_t, truncated_t, sample_mask)
-    after = jax.lax.cummax(jnp.where(end, number + 1, 0))
-    first = jnp.pad(after[:-1], (1, 0))
+    first = streams.first_of(number, end)
     ended = jax.lax.cummax(end.astype(jnp.int32), reverse=True) > 0
     ended &= streams.filled(sample_mask, ended)
     length = jnp.where(ended, last - first + 1, 1).astype(discount_t.dtype)

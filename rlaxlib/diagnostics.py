@@ -441,7 +441,7 @@ def effective_rank(
     sigma = jnp.linalg.svd(whole, compute_uv=False)
     # Sum from the smallest: `1 - sum` would lose small values by rounding.
     left = jnp.cumsum(sigma[::-1])[::-1]
-    # `jax.shard_map` does not know that all devices have the same.
+    # `jax.shard_map` cannot infer that all devices have the same value.
     return devices.maximum(jnp.sum(left > threshold * left[0]), axis_name)
 
 
@@ -478,7 +478,7 @@ def check_trajectory(
         error, loss = jax.jit(checkify.checkify(loss_function))(...)
         error.throw()
 
-    The result says which streams of a batch are inconsistent, and where::
+    The error reports which streams of a batch are inconsistent, and where::
 
         check = checkify.checkify(jax.vmap(rlaxlib.check_trajectory))
         error, ok = check(r_t, discount_t)

@@ -382,8 +382,7 @@ def hindsight_indices(
     """
     first, last, end = streams.segments(discount_t, truncated_t, sample_mask)
     if kind == "episode":
-        after = jax.lax.cummax(jnp.where(end, first + 1, 0))
-        first = jnp.pad(after[:-1], (1, 0))
+        first = streams.first_of(first, end)
     if kind == "final":
         number = last
     else:

@@ -39,14 +39,14 @@ _OF_SETTINGS = (
 
 
 class Call(NamedTuple):
-    """A call that does not fit, and what its function says.
+    """A call that does not fit, and the plan of its function.
 
     Arrays inside of states and pytrees are among the arguments, by their path.
 
     Attributes:
         given: All arguments.
         wanted: The specs of those that are arrays.
-        name: The public name of the function; none if the arrays are no arguments.
+        name: The public name of the function; empty for arrays in a body.
         positional: Names of its positional arguments, in their order.
         defaults: The default of each argument that has one.
         result: The spec of its result.
@@ -94,7 +94,7 @@ class Call(NamedTuple):
 def lines(call: Call, shapes: Mapping[str, Shapes]) -> list[str]:
     """Return the calls of `jax.vmap` that take arrays of these shapes in each layout.
 
-    There are none if the arguments are no batch, and no call to paste in a layout in
+    There are none if the arguments are not a batch, and no call to paste in a layout in
     which they may be read in more than two ways.
     """
     if not call.name or not call.given.keys() >= {*call.positional}:
@@ -163,7 +163,7 @@ def _mappings(
         roles = {call.wanted[n].shapes for n in fixed}
         is_shared = all(_is_shared(call, n, roles) for n in axes.keys() - mapped.keys())
         # Arrays of any shape, and what may be the mean of a batch, are a batch only if
-        # others say so.
+        # others are.
         is_key = any(call.wanted[n].kind == "Key" for n in required)
         may_be_alone = is_key or axes.keys() <= defaults or _has_others(call, axes)
         may_be_alone = may_be_alone and not has_any

@@ -67,7 +67,7 @@ def result(
     name: str, value: Any, shape: tuple[int, ...] = (), kind: str = "Float"
 ) -> Array:
     """Return the result of a function of the user, named like `kl(params)`, checked."""
-    # An integer of Python is no float here.
+    # A Python integer does not count as a float here.
     x = np.asarray(value) if isinstance(value, int | float) else value
     spec = Spec(kind, (tuple(map(str, shape)),))
     if binding.bind({name: spec}, {name: binding.type_of(x)}, {}).misfit:

@@ -129,9 +129,9 @@ def _needed(axes: Axes, sizes: Sizes) -> str:
 
 
 def wrong_type(path: str, wanted: Spec, call: Call) -> ArgumentError:
-    """Return the error of an argument that is no state, or no other record or tuple.
+    """Return the error of an argument that is not a state, record or tuple.
 
-    It says the order of arguments if another one is of the type that is wanted.
+    It gives the order of arguments if another one has the required type.
     """
     name = specs.argument_of(path)
     kind = getattr(wanted.type, "__name__", "tuple")

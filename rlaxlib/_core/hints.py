@@ -81,7 +81,7 @@ def _search(call: Call, changes: Iterable[Change]) -> list[str]:
         lines = [batches.lines(call, x.shapes) for x in every]
         found = [(x, [x.text, *y]) for x, y in zip(every, lines, strict=True) if y]
     names = [{*x.names} for x, _ in found]
-    # To change more arguments than need be is no other reading.
+    # A change of more arguments than necessary does not count as another reading.
     least = [y for x, y in found if not any(each < {*x.names} for each in names)]
     return [*filter(None, least[0])] if len(least) == 1 else []
 

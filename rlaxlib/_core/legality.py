@@ -35,7 +35,7 @@ def gaps(
 
 
 def masked(logits: Array, action_mask: Array | None) -> Array:
-    """Return logits, minus infinity where a mask says illegal."""
+    """Return logits, minus infinity where a mask is false."""
     return jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
 
 

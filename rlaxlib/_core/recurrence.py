@@ -39,8 +39,8 @@ def backward(
     """Solve :math:`y_t = b_t + a_t y_{t+1}` for all `T` steps, from :math:`y_T`.
 
     Where the stream is cut after a step, and at the last valid step of a
-    `sample_mask`, :math:`y_t = b_t`, whatever follows. Invalid steps have the solution
-    of the next valid step.
+    `sample_mask`, :math:`y_t = b_t`, for any later terms. Invalid steps have the
+    solution of the next valid step.
     """
     if sample_mask is not None:  # The carry passes through invalid steps.
         b = jnp.where(sample_mask, b, 0)

@@ -116,7 +116,7 @@ def _shown(x: Any) -> str:
 
 
 def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:
-    """Return what a rule says, with bounds that are one number in place of names."""
+    """Describe a rule, with numbers in place of the names of scalar bounds."""
     if isinstance(rule, str):
         return _OTHERS[rule][1]
     known = [_bound(end, sizes, given) for end in rule[:2]]

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 
 def product(weight: ArrayLike, x: Array) -> Array:
-    """Return `weight * x`, which is 0 where the weight is 0, whatever `x` is.
+    """Return `weight * x`, which is 0 where the weight is 0, for any `x`.
 
     Infinite or NaN values count as 0 there, since `0 * inf` would be NaN. The gradient
     of a weight of 0 is `x`, or 0 where it is infinite or NaN.
@@ -39,7 +39,7 @@ def divide(x: ArrayLike, y: Array, otherwise: ArrayLike = 0.0) -> Array:
 
 
 def asymmetric(u: Array, tau: ArrayLike, loss: Callable[[Array], Array]) -> Array:
-    """Return `|tau - 1{u < 0}| loss(u)`, 0 where the weight is 0, whatever `u` is.
+    """Return `|tau - 1{u < 0}| loss(u)`, 0 where the weight is 0, for any `u`.
 
     The errors are targets minus predictions. The loss of an error is its square for
     expectiles, and its magnitude for quantiles.

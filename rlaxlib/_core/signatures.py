@@ -1,6 +1,6 @@
 """Checked signatures: an argument's shape, dtype and range stand in its annotation.
 
-A public function is written for JAX arrays, and takes whatever JAX takes for one::
+A public function is written for JAX arrays, and takes all that JAX converts to one::
 
     @checked
     def lambda_returns(
@@ -55,7 +55,7 @@ def checked(
     *, wide: bool = ..., compiled: bool = ...
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Check and convert the arguments of a function, as its signature says.
+    """Check and convert the arguments of a function, as its annotations require.
 
     With `wide=True` a result of half precision stays in float32. With `compiled=False`
     the body has the arguments as they were given, as that of a factory of objects has.
@@ -183,7 +183,7 @@ class Plan:
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
-        # An object whose settings are traced is no part of a key: it has no equal.
+        # An object with traced settings cannot be part of a key: it has no equal.
         among = self.checked if not self.compiled else given.keys() - self.bare.keys()
         traced = {n: x for n, x in given.items() if n in among and n not in known}
         leaves, structure = jax.tree.flatten(traced)
@@ -207,7 +207,7 @@ class Plan:
     def _described(
         self, given: Arguments, wanted: Mapping[str, Spec], found: Arguments
     ) -> Call:
-        """Return what errors say about a call, with the arrays in its arguments."""
+        """Describe a call for errors, with the arrays in its arguments."""
         about = self.name(given), self.positional, self.defaults, self.result
         states = {*self.states.values()}
         return Call(given | found, wanted, *about, states)

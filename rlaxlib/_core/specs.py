@@ -113,7 +113,7 @@ class Spec(NamedTuple):
 
     @property
     def is_bare(self) -> bool:
-        """Whether it says nothing of arrays or Python values."""
+        """Whether it describes neither arrays nor Python values."""
         return self.kind in ("Setting", "DType", "Function", "Object", "Other")
 
     @property
@@ -210,7 +210,7 @@ def size_of(axis: str, sizes: Sizes) -> int | Shape | None:
 
 
 def begins(axes: Axes, steps: Axes) -> bool:
-    """Return whether axes begin with those of a mask, or have one more or less."""
+    """Return whether axes begin with those of a mask, of one step more or less."""
     first = tuple(split(axis)[0] for axis in axes[: len(steps)])
     return first == steps != ()
 

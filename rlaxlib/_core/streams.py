@@ -120,6 +120,12 @@ def segments(
     return number, last, end
 
 
+def first_of(number: Array, end: Array) -> Array:
+    """Return the number of the first valid step of the segment of each valid step."""
+    after = jax.lax.cummax(jnp.where(end, number + 1, 0))
+    return jnp.pad(after[:-1], (1, 0))
+
+
 def step_of(number: Array, sample_mask: Array | None) -> Array:
     """Return the index of the valid step of a number, each its own where masked."""
     if sample_mask is None:

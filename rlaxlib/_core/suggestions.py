@@ -89,7 +89,7 @@ def _trims(name: str) -> list[list[str]]:
 def _is_misspelt(name: str, other: str) -> bool:
     """Return whether words of more than four letters are alike, and all others equal.
 
-    Short words are acronyms, in which a letter says all: of CQL and IQL.
+    Short words are acronyms, in which one letter distinguishes CQL from IQL.
     """
 
     def is_near(x: str, y: str) -> bool:
@@ -101,12 +101,12 @@ def _is_misspelt(name: str, other: str) -> bool:
 
 
 def _key(argument: str) -> str:
-    """Return the words of an argument, without what it says of time."""
+    """Return the words of an argument, without affixes of time."""
     return " ".join(sorted({*_words(argument)} - _affixes("argument")))
 
 
 def _stem(argument: str) -> str:
-    """Return an argument's name without what it says of time."""
+    """Return an argument's name without affixes of time."""
     return re.sub(r"(_(tm1|t))?_?$", "", argument)
 
 

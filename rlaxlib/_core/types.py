@@ -4,8 +4,8 @@
 and the text. `specs` describes the text.
 
 Users of the library see an `ArrayLike`, which floats and NumPy arrays are. In the body
-of a checked function an argument is a JAX array: so says `typings/` to the type checker
-of this repository.
+of a checked function an argument is a JAX array, as `typings/` declares to the type
+checker of this repository.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def kl_ucb_scores(
 
     The bound is found by bisection. The inner maximum has no effect from the third pull
     on. For rewards in {0, 1} the regret is asymptotically optimal; for any rewards in
-    [0, 1] it is no worse than that of `ucb_scores`.
+    [0, 1] it is at most that of `ucb_scores`.
 
     Args:
         counts: Number :math:`N_a` of pulls of each arm, floats or integers,

@@ -272,7 +272,7 @@ def knn_entropy_reward(
 
     Returns:
         Rewards :math:`r_i`, shape `[N]`, without a gradient. An embedding that is not
-        finite gets NaN, and is no neighbour of others.
+        finite gets NaN, and is not a neighbour of others.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or `num_neighbors` is out of range.

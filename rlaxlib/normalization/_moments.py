@@ -112,7 +112,7 @@ def create_ema(
         σ_n² = σ_{n-1}² + a [s² - σ_{n-1}² + (1 - a) δ²].
 
     Dividing by :math:`w_n` removes the bias towards the initial 0. The averages cover
-    about :math:`1/(1 - d)` updates, whatever their numbers of entries.
+    about :math:`1/(1 - d)` updates, with any numbers of entries.
 
     Args:
         decay: Decay :math:`d` in [0, 1), shape `[]`. Python floats keep their

@@ -30,7 +30,6 @@ from rlaxlib._core import (
     streams,
 )
 from rlaxlib._core.functions import FunctionTuple
-from rlaxlib._core.meshes import take
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -123,7 +122,7 @@ def normalize(
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    shift, scale = take(state.shift, indices), take(state.scale, indices)
+    shift, scale = meshes.take(state.shift, indices), meshes.take(state.scale, indices)
     return (unnormalized - shift) / scale
 
 
@@ -163,7 +162,7 @@ def unnormalize(
         Hado van Hasselt and others, *Learning Values across Many Orders of Magnitude*,
         2016. https://arxiv.org/abs/1602.07714
     """
-    shift, scale = take(state.shift, indices), take(state.scale, indices)
+    shift, scale = meshes.take(state.shift, indices), meshes.take(state.scale, indices)
     return scale * normalized + shift
 
 
@@ -209,7 +208,7 @@ def unnormalize_linear(
         2018. https://arxiv.org/abs/1809.04474
     """
     y = indexing.pick(inputs, indices)
-    shift, scale = take(state.shift, indices), take(state.scale, indices)
+    shift, scale = meshes.take(state.shift, indices), meshes.take(state.scale, indices)
     return PopArtOutput(y, scale * y + shift)
 
 
@@ -497,11 +496,11 @@ def _describe(
     def total(y: Array) -> Array:
         return devices.total(meshes.segment_sums(y, outputs, shift.size), axis_name)
 
-    error = x - take(shift, indices)
+    error = x - meshes.take(shift, indices)
     count = total(jnp.ones_like(x))
     size = jnp.maximum(count, 1)
     difference = total(error) / size
-    deviation = error - take(difference, indices)
+    deviation = error - meshes.take(difference, indices)
     return count, difference, total(jnp.square(deviation)) / size
 
 

@@ -49,7 +49,7 @@ def policy_gradient_loss(
 
         L = -(1/T) ∑_t w_t Â_t log π(a_t),   π = softmax(logits_t)
 
-    The mean divides by the number of valid steps, whatever their weights: :math:`T`
+    The mean divides by the number of valid steps, not by their weights: :math:`T`
     without a `sample_mask`. `reinforce_loss` takes other distributions.
 
     Args:
@@ -273,7 +273,7 @@ def entropy_loss(
         L = -(1/T) ∑_t w_t H_t,   H_t = -∑_a π_t(a) log π_t(a),
         π_t = softmax(logits_t)
 
-    The mean divides by the number of valid steps, whatever their weights: :math:`T`
+    The mean divides by the number of valid steps, not by their weights: :math:`T`
     without a `sample_mask`.
 
     Args:

@@ -207,7 +207,7 @@ def backtracking_line_search(
 
     Args:
         evaluate: Function from parameters to a tuple of the loss and the divergence
-            from the old policy, both of shape `[]`. NaN is no success.
+            from the old policy, both of shape `[]`. NaN fails.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
         max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.

@@ -299,7 +299,7 @@ def outside_support(x: Float[ArrayLike, "..."], tx_pair: TxPair) -> Bool[Array, 
         ¬(b_0 ≤ h(x) ≤ b_{K-1}),
 
     where :math:`h` is the transform before the bins, if there is one. The pair clips
-    such values, which biases what is learnt: widen the range if they are frequent.
+    such values, which biases the estimate: widen the range if they are frequent.
 
     Args:
         x: Values, shape `[...]`.
@@ -445,7 +445,7 @@ class UnbiasedTransformPair(TxPair):
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        # They are constants of the program, whatever guards its data.
+        # They are constants of the program, with or without guards of its data.
         with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
             return self.tx.apply_inv(self.twohot.bins())
 

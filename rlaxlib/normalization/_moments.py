@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -219,9 +220,7 @@ class Ema(FunctionTuple):
             step = moments.variance_step(growth, change, a)
             return mean + safe.product(a, change), variance + step
 
-        mixed = jax.tree.map(mix, tree, state.mean, state.variance)
-        outer, pair = jax.tree.structure(state.mean), jax.tree.structure((0, 0))
-        mean, variance = jax.tree.transpose(outer, pair, mixed)
+        mean, variance = _map_to_trees(2, mix, tree, state.mean, state.variance)
         state = EmaState(mean, variance, weight)
         return state.debiased_moments(), state
 
@@ -437,6 +436,19 @@ class RunningMoments(FunctionTuple):
         return state.moments(), state
 
 
+def _map_to_trees(
+    number: int, function: Callable[..., tuple[Array, ...]], *trees: Any
+) -> list[Any]:
+    """Map a function over the leaves of trees, and return a tree of each result."""
+    structure = jax.tree.structure(trees[0])
+    leaves = zip(*map(jax.tree.leaves, trees), strict=True)
+    results = [function(*each) for each in leaves]
+    return [
+        jax.tree.unflatten(structure, [each[i] for each in results])
+        for i in range(number)
+    ]
+
+
 # --- Parts of the moving averages. ---
 
 
@@ -477,19 +489,16 @@ def _merge(
     count_rest = state.num_entries_rest + other.num_entries_rest
     count, count_rest = moments.add(state.num_entries, count_rest, other.num_entries)
     weight = other.num_entries / jnp.maximum(count, 1)
-    structure = jax.tree.structure(state.mean)
-    pairs = zip(_leaves(state), _leaves(other), strict=True)
-    merged = [moments.merge(*each, weight) for each in pairs]
-    mean, variance, *rests = (
-        jax.tree.unflatten(structure, each) for each in zip(*merged, strict=True)
+
+    def merge(*leaves: Array) -> tuple[Array, ...]:
+        return moments.merge(leaves[:4], leaves[4:], weight)
+
+    one, two = (
+        (each.mean, each.variance, each.mean_rest, each.variance_rest)
+        for each in (state, other)
     )
+    mean, variance, *rests = _map_to_trees(4, merge, *one, *two)
     return RunningMomentsState(mean, variance, count, count_rest, *rests)
-
-
-def _leaves(state: RunningMomentsState) -> list[tuple[Array, ...]]:
-    """Return mean, variance, and their rounding errors, of each leaf."""
-    trees = (state.mean, state.variance, state.mean_rest, state.variance_rest)
-    return list(zip(*(jax.tree.leaves(x) for x in trees), strict=True))
 
 
 def _describe(
@@ -510,14 +519,11 @@ def _describe(
         )
     included = _included(mask, leaves[0], shapes[0])
     count = devices.total(jnp.sum(included, dtype=jnp.int32), axis_name)
-    pairs = [
-        _batch_moments(x, mean, included, axis_name)
-        for x, mean in zip(leaves, means, strict=True)
-    ]
-    structure = jax.tree.structure(tree)
-    mean, variance = (
-        jax.tree.unflatten(structure, each) for each in zip(*pairs, strict=True)
-    )
+
+    def describe(x: Array, mean: Array) -> tuple[Array, Array]:
+        return _batch_moments(x, mean, included, axis_name)
+
+    mean, variance = _map_to_trees(2, describe, tree, state.mean)
     count = count.astype(state.num_entries.dtype)
     rests = (zeros(mean) for _ in range(2))
     return RunningMomentsState(mean, variance, count, jnp.zeros_like(count), *rests)

@@ -149,6 +149,14 @@ def test_ema_has_moments_for_each_leaf_of_floats_or_integers():
     assert state.debiased_moments() == moments
 
 
+@pytest.mark.parametrize("tree", [{}, None, {"a": (), "b": None}])
+def test_a_tree_may_have_no_leaves(tree):
+    ema, normalizer = rlaxlib.create_ema(), rlaxlib.running_moments()
+    found, state = ema.update(tree, ema.init(tree))
+    assert found.mean == state.variance == tree
+    assert normalizer.init(tree).merge(normalizer.init(tree)).mean == tree
+
+
 def test_ema_state_has_the_fields_of_rlax_as_properties():
     batches = draw(1.0, (3, 8))
     state, _ = run_ema(batches, 0.75)

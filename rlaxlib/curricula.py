@@ -221,7 +221,7 @@ def level_probabilities(
     by_age = replay.prioritized_probabilities(
         priorities=ages, exponent=1.0, sample_mask=sample_mask
     )
-    mixed = safe.product(1 - staleness, by_score) + safe.product(staleness, by_age)
+    mixed = (1 - staleness) * by_score + staleness * by_age
     return stop_gradient(mixed)
 
 
@@ -234,10 +234,10 @@ def _weights(
     ended = jax.lax.cummax(end.astype(jnp.int32), reverse=True) > 0
     ended &= streams.filled(sample_mask, ended)
     length = jnp.where(ended, last - first + 1, 1).astype(discount_t.dtype)
-    return safe.with_nan(jnp.where(ended, 1 / length, 0), discount_t)
+    return jnp.where(ended, 1 / length, 0)
 
 
 def _mean(x: Array, weight: Array) -> Array:
     """Return the weighted mean, 0 without weights, and stop its gradient."""
-    mean = safe.divide(jnp.sum(safe.product(weight, x)), jnp.sum(weight))
+    mean = safe.divide(jnp.sum(weight * x), jnp.sum(weight))
     return stop_gradient(mean)

@@ -327,7 +327,7 @@ def importance_statistics(
     mean = functools.partial(arrays.masked_mean, mask=mask, axis_name=axis_name)
 
     def largest(y: Array) -> Array:
-        most = safe.largest(jnp.where(mask, y, -jnp.inf))
+        most = jnp.max(jnp.where(mask, y, -jnp.inf))
         return jnp.where(count > 0, devices.maximum(most, axis_name), 0)
 
     return ImportanceStatistics(
@@ -391,7 +391,7 @@ def dormant_fraction(
         activations, threshold, sample_mask=sample_mask, axis_name=axis_name
     )
     size = devices.total(jnp.sum(jnp.abs(activations)), axis_name)
-    return safe.with_nan(jnp.mean(dormant, dtype=size.dtype), size)
+    return jnp.mean(dormant, dtype=size.dtype)
 
 
 @checked

@@ -392,10 +392,10 @@ def diffusion_noise(
     signal, sigma = safe.sqrt(alpha_bar), safe.sqrt(1 - alpha_bar)
     targets = {
         "noise": noise,
-        "velocity": signal * noise - safe.product(sigma, data),
+        "velocity": signal * noise - sigma * data,
         "data": data,
     }
-    return DiffusionSample(safe.product(signal, data) + sigma * noise, targets[kind])
+    return DiffusionSample(signal * data + sigma * noise, targets[kind])
 
 
 @checked
@@ -461,16 +461,16 @@ def diffusion_reverse_step(
     signal, sigma = safe.sqrt(alpha_bar), safe.sqrt(1 - alpha_bar)
     data = predictions
     if kind == "noise":
-        data = (x - safe.product(sigma, predictions)) / signal
+        data = (x - sigma * predictions) / signal
     elif kind == "velocity":
-        data = safe.product(signal, x) - safe.product(sigma, predictions)
-    data = safe.clip(data, -clip, clip)
+        data = signal * x - sigma * predictions
+    data = jnp.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
     noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.
     noise = jnp.where(noisy, 1 - alpha_bar, 1)
     share = jnp.where(noisy, (1 - alpha) / noise, 1)
     rest = (1 - next_alpha_bar) / noise
     weight, next_weight = safe.sqrt(alpha) * rest, safe.sqrt(next_alpha_bar) * share
-    mean = safe.product(next_weight, data) + safe.product(weight, x)
+    mean = next_weight * data + weight * x
     variance = (1 - alpha) * rest
     return mean + safe.sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

@@ -147,9 +147,9 @@ def hiql_value_loss(
         Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
         2024. https://arxiv.org/abs/2410.20092
     """
-    weight = safe.with_nan(jnp.where(adv < 0, 1 - expectile, expectile), adv)
+    weight = jnp.where(adv < 0, 1 - expectile, expectile)
     error = stop_if(stop_target_gradients, targets) - v
-    return weight * jnp.square(safe.without(weight, error))
+    return weight * jnp.square(error)
 
 
 @checked
@@ -201,12 +201,12 @@ def quasimetric_distance(
     starts = jnp.take_along_axis(embedding, order, axis=-1)
     ends = jnp.take_along_axis(goal_embedding, order, axis=-1)
     # The part of each interval that is beyond all intervals that start before it.
-    reach = jax.lax.cummax(safe.at_least(starts, ends), axis=1)
+    reach = jax.lax.cummax(jnp.maximum(starts, ends), axis=1)
     before = jnp.concatenate([starts[:, :1], reach[:, :-1]], axis=1)
-    lengths = safe.relu(ends - jnp.maximum(starts, before))
+    lengths = jax.nn.relu(ends - jnp.maximum(starts, before))
     components = jnp.sum(lengths, axis=1)
-    mean, largest = jnp.mean(components), safe.largest(components)
-    return safe.product(mix, largest) + safe.product(1 - mix, mean)
+    mean, largest = jnp.mean(components), jnp.max(components)
+    return mix * largest + (1 - mix) * mean
 
 
 @checked
@@ -258,5 +258,5 @@ def mrn_distance(
         https://arxiv.org/abs/2211.15120
     """
     distance = safe.norm(embedding - goal_embedding)
-    far = safe.largest(residual - goal_residual)
-    return distance + safe.relu(far)
+    far = jnp.max(residual - goal_residual)
+    return distance + jax.nn.relu(far)

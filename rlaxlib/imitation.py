@@ -72,7 +72,7 @@ def dqfd_margin_loss(
     picked, q = arrays.batched_index(q, a), legality.masked(q, action_mask)
     others = jnp.where(q == -jnp.inf, -jnp.inf, q - picked + margin)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return safe.largest(jnp.where(is_expert, 0, others))
+    return jnp.max(jnp.where(is_expert, 0, others))
 
 
 @checked
@@ -120,9 +120,7 @@ def discriminator_loss(
         2016. https://arxiv.org/abs/1606.03498
     """
     hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
-    expert_loss = safe.product(1 - label_smoothing, hit) + safe.product(
-        label_smoothing, miss
-    )
+    expert_loss = (1 - label_smoothing) * hit + label_smoothing * miss
     return expert_loss + jax.nn.softplus(policy_logit)
 
 
@@ -212,10 +210,10 @@ def adversarial_reward(
         Minimization Perspective on Imitation Learning Methods*, 2019.
         https://arxiv.org/abs/1911.02256
     """
-    h = jax.lax.stop_gradient(safe.clip(logit, -max_logit, max_logit))
+    h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
     if kind == "gail":
         return jax.nn.softplus(h)
-    return h if kind == "airl" else -safe.product(jnp.exp(h), h)
+    return h if kind == "airl" else -jnp.exp(h) * h
 
 
 @checked

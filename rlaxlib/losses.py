@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, safe
+from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Tree
 
@@ -98,10 +98,8 @@ def huber_loss(
         https://doi.org/10.1214/aoms/1177703732
     """
     size = jnp.abs(x)
-    clipped = jnp.where(size > delta, delta, size)  # `minimum` halves derivatives.
-    # Unlike a choice of two formulas, this has a finite gradient at infinity.
-    excess = jnp.where(size > delta, size - delta, 0)
-    return 0.5 * jnp.square(clipped) + delta * excess
+    clipped = jnp.minimum(size, delta)
+    return 0.5 * jnp.square(clipped) + delta * (size - clipped)
 
 
 @checked
@@ -222,7 +220,8 @@ def expectile_loss(
         Whitney K. Newey and James L. Powell, *Asymmetric Least Squares Estimation and
         Testing*, 1987. https://doi.org/10.2307/1911031
     """
-    return safe.asymmetric(targets - predictions, expectile, jnp.square)
+    error = targets - predictions
+    return jnp.where(error < 0, 1 - expectile, expectile) * jnp.square(error)
 
 
 @checked

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
@@ -283,7 +282,6 @@ def _mix(
     """Average the old and the new plan, and clip the standard deviation."""
     # A momentum of 0 forgets a plan of NaN.
     mean, stddev = (
-        safe.product(momentum, x) + safe.product(1 - momentum, y)
-        for x, y in zip(old, new, strict=True)
+        momentum * x + (1 - momentum) * y for x, y in zip(old, new, strict=True)
     )
-    return jax.lax.stop_gradient(PlanState(mean, safe.clip(stddev, low, high)))
+    return jax.lax.stop_gradient(PlanState(mean, jnp.clip(stddev, low, high)))

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Tree
 
@@ -120,7 +119,7 @@ def shrink_and_perturb(
     """
 
     def mix(x: Array, y: Array) -> Array:
-        return safe.product(shrink, x) + safe.product(perturb, y)
+        return shrink * x + perturb * y
 
     return jax.tree.map(mix, params, fresh_params)
 

@@ -128,7 +128,7 @@ def rank_probabilities(
     p, alpha = stop_gradient((priorities, exponent))
     exists = streams.filled(sample_mask, p)
     largest = float(jnp.finfo(p.dtype).max)  # Below infinity if p is not.
-    order = jnp.argsort(jnp.where(exists, safe.at_most(-p, largest), jnp.inf))
+    order = jnp.argsort(jnp.where(exists, jnp.minimum(-p, largest), jnp.inf))
     ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
     shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
     return _normalize(shares, exists, None)
@@ -191,7 +191,7 @@ def importance_sampling_weights(
     p, beta, smallest = stop_gradient((probs, exponent, min_probability))
     sampled = p != 0  # Masked entries are 0.
     if smallest is None:
-        least = safe.smallest(jnp.where(sampled, p, jnp.inf))
+        least = jnp.min(jnp.where(sampled, p, jnp.inf))
         smallest = -devices.maximum(-least, axis_name)
     ratios = smallest / jnp.where(sampled, p, 1)
     return jnp.where(sampled, ratios**beta, 0)
@@ -239,7 +239,7 @@ def sequence_priority(
     """
     errors, mix = stop_gradient((jnp.abs(td_errors), mix))
     mean = arrays.masked_mean(errors, mask=sample_mask)
-    return safe.product(mix, safe.largest(errors)) + safe.product(1 - mix, mean)
+    return mix * jnp.max(errors) + (1 - mix) * mean
 
 
 @checked

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static, Tree
@@ -135,7 +135,7 @@ def accumulating_trace(
     """
 
     def update(z: Array, g: Array) -> Array:
-        return safe.product(decay, z) + g
+        return decay * z + g
 
     return jax.tree.map(update, trace, gradient)
 
@@ -182,7 +182,7 @@ def replacing_trace(
     """
 
     def update(z: Array, g: Array) -> Array:
-        return jnp.where(g != 0, g, safe.product(decay, z))
+        return jnp.where(g != 0, g, decay * z)
 
     return jax.tree.map(update, trace, gradient)
 
@@ -228,10 +228,10 @@ def dutch_trace(
     """
     products = jax.tree.map(_dot, trace, gradient)
     overlap = cast(Array, sum(jax.tree.leaves(products)))
-    scale = 1 - safe.product(step_size * decay, overlap)
+    scale = 1 - step_size * decay * overlap
 
     def update(z: Array, x: Array) -> Array:
-        return safe.product(decay, z) + scale * x
+        return decay * z + scale * x
 
     return jax.tree.map(update, trace, gradient)
 
@@ -322,12 +322,12 @@ def emphatic_trace(
         https://arxiv.org/abs/1503.04269
     """
     trace, followon, rho, discount = state
-    followon = safe.product(safe.product(discount, rho), followon) + interest
-    emphasis = lambda_ * interest + safe.product(1 - lambda_, followon)
+    followon = discount * rho * followon + interest
+    emphasis = lambda_ * interest + (1 - lambda_) * followon
     decay = discount * lambda_
 
     def update(z: Array, g: Array) -> Array:
-        return safe.product(rho_tm1, safe.product(decay, z) + emphasis * g)
+        return rho_tm1 * (decay * z + emphasis * g)
 
     trace = jax.tree.map(update, trace, gradient)
     return EmphaticTraceState(
@@ -426,10 +426,10 @@ def true_online_td_lambda(
     v_tm1, v_t = safe.dot(w, x_tm1), safe.dot(w, x_t)
     delta = td_error(v_tm1, r_t, discount_t, v_t)
     decay, alpha = discount * lambda_, step_size
-    overlap = safe.product(alpha * decay, safe.dot(z, x_tm1))
-    z = safe.product(decay, z) + (1 - overlap) * x_tm1
+    overlap = alpha * decay * safe.dot(z, x_tm1)
+    z = decay * z + (1 - overlap) * x_tm1
     # After the end of an episode the trace is the features, and `v_old` has no effect.
-    w = w + safe.product(alpha, delta * z + safe.product(z - x_tm1, v_tm1 - v_old))
+    w = w + alpha * (delta * z + (z - x_tm1) * (v_tm1 - v_old))
     return TrueOnlineTdState(w, z, v_t, _unless(truncated_t, discount_t))
 
 
@@ -487,10 +487,8 @@ def tdc_loss(
     """
     delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    h, error = (stop(safe.without(rho_tm1, x)) for x in (h_tm1, delta))
-    weight = stop(rho_tm1 * discount_t)
-    bootstrap = safe.product(weight, safe.without(weight, h) * v_t)
-    value = bootstrap - safe.product(stop(rho_tm1), error * v_tm1)
+    h, rho = stop(h_tm1), stop(rho_tm1)
+    value = rho * (streams.bootstrap(stop(discount_t), v_t) * h - stop(delta) * v_tm1)
     correction = _correction(delta, h_tm1, rho_tm1)
     return value + correction, GradientTdOutputs(value, correction, delta)
 
@@ -542,9 +540,9 @@ def gtd2_loss(
     """
     delta = td_error(v_tm1, r_t, discount_t, v_t)
     stop = jax.lax.stop_gradient
-    h = stop(safe.without(rho_tm1, h_tm1))
-    gap = safe.product(stop(discount_t), v_t) - v_tm1
-    value = safe.product(stop(rho_tm1), h * gap)
+    h = stop(h_tm1)
+    gap = streams.bootstrap(stop(discount_t), v_t) - v_tm1
+    value = stop(rho_tm1) * (h * gap)
     correction = _correction(delta, h_tm1, rho_tm1)
     return value + correction, GradientTdOutputs(value, correction, delta)
 
@@ -589,15 +587,15 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = sum(jnp.sum(jnp.abs(z)) for z in jax.tree.leaves(trace))
-    size = safe.at_least(jnp.abs(td_error), 1) * norm
-    bound = safe.product(step_size * kappa, size)
-    return step_size / safe.at_least(bound, 1)
+    size = jnp.maximum(jnp.abs(td_error), 1) * norm
+    bound = step_size * kappa * size
+    return step_size / jnp.maximum(bound, 1)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
     """Return the loss of the correction."""
     delta, rho_tm1 = jax.lax.stop_gradient((delta, rho_tm1))
-    return 0.5 * rho_tm1 * jnp.square(safe.without(rho_tm1, delta - h_tm1))
+    return 0.5 * rho_tm1 * jnp.square(delta - h_tm1)
 
 
 def _unless(cut: Array | None, discount: Array) -> Array:

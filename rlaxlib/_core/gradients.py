@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import safe
+from rlaxlib._core import streams
 
 T = TypeVar("T")
 
@@ -42,10 +42,9 @@ def td_error(
 ) -> Array:
     """Return the TD error `r_t + (discount_t * v_t - v_tm1)`.
 
-    The reward is added last: beside a large value it would lose precision. At a
-    discount of 0, `v_t` has no effect, even if it is infinite or NaN.
+    The reward is added last: beside a large value it would lose precision.
     """
-    r_t, bootstrap = stop_if(stop, (r_t, safe.product(discount_t, v_t)))
+    r_t, bootstrap = stop_if(stop, (r_t, streams.bootstrap(discount_t, v_t)))
     return r_t + (bootstrap - v_tm1)
 
 
@@ -55,7 +54,6 @@ def correction(difference: Array, prediction: Array, stop: ArrayLike) -> Array:
     Adding the prediction and subtracting it again would round the difference.
     """
     zero = jax.lax.stop_gradient(prediction) - prediction
-    zero = jnp.where(jnp.isfinite(prediction), zero, 0)  # Infinity minus itself is NaN.
     stopped = jax.lax.stop_gradient(difference) + zero
     if isinstance(stop, bool):
         return stopped if stop else difference

@@ -40,14 +40,6 @@ def pick_slice(values: Array, indices: Array, axis: int = 0) -> Array:
     return jnp.sum(jnp.where(entries == indices, values, others), axis)
 
 
-def best(x: Array) -> Array:
-    """Return the index of the largest value, or -1 if a value is NaN.
-
-    At -1, `pick` and `pick_slice` give NaN; `jnp.argmax` returns the index of NaN.
-    """
-    return jnp.where(jnp.any(jnp.isnan(x), -1), -1, jnp.argmax(x, -1))
-
-
 def is_inside(indices: Array, size: int) -> Array:
     """Return which indices, of any integer dtype, are in [0, size)."""
     indices = widened(indices)

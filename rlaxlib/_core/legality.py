@@ -7,70 +7,33 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import safe, streams
+from rlaxlib._core import safe
 
-# The lowest float16 masks actions too. Its exponential is 0 already.
-LOWEST_HALF = -65504.0
+ILLEGAL = -5e8  # Networks mask with -1e9, with minus infinity,
+LOWEST_HALF = -65504.0  # or with the lowest float, here that of float16.
 
-# A gap of this size marks an illegal action. Minus infinity would not do: `0 * inf` is
-# NaN.
-LOWEST = -1e30
+
+def legal(logits: Array, action_mask: Array | None = None) -> Array:
+    """Return which actions are legal, `[..., A]`: NaN is."""
+    legal = ~((logits < ILLEGAL) | (logits == LOWEST_HALF))
+    if action_mask is None:
+        return legal
+    return legal & jnp.broadcast_to(action_mask, legal.shape)
 
 
 def gaps(
     logits: Array, action_mask: Array | None = None, temperature: ArrayLike = 1.0
-) -> tuple[Array, Array]:
-    """Return the gaps of logits to the largest, and which actions are legal.
+) -> tuple[Array, Array, Array]:
+    """Return the logits minus the largest, divided by the temperature.
 
-    An action is illegal if its mask is false, or its logit is minus infinity, the
-    lowest float16 or, in units of the temperature, more than 1e30 below the largest:
-    the lowest float of a dtype, the usual mask of networks, becomes infinite in later
-    operations.
+    The gaps of illegal actions are finite, and have an exponential of 0.
 
-    A gap is a logit minus the largest, divided by the temperature. Those of illegal
-    actions are finite, and have an exponential and a gradient of 0.
+    Returns:
+        The gaps `[..., A]`; the largest logit `[..., 1]`, or half the floor if no
+        action is legal; and which actions are legal, `[..., A]`.
     """
-    logits = masked(logits, action_mask)
-    return gap(logits, largest(logits), temperature)
-
-
-def masked(logits: Array, action_mask: Array | None) -> Array:
-    """Return logits, minus infinity where a mask is false."""
-    return jnp.where(streams.filled(action_mask, logits), logits, -jnp.inf)
-
-
-def largest(logits: Array) -> Array:
-    """Return the largest logit, 0 if none is legal, `[..., 1]`."""
-    highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    is_lowest = (highest < LOWEST) | (highest == LOWEST_HALF)
-    return jnp.where(is_lowest, 0, highest)
-
-
-def unless(weight: Array, logits: Array) -> Array:
-    """Return logits, without a gradient if they are NaN and their softmax has weight 0.
-
-    The weight has the shape `[]` or `[..., 1]`.
-    """
-    return safe.unless(weight, safe.largest(logits, -1)[..., None], logits)
-
-
-def gap(logits: Array, highest: Array, temperature: ArrayLike) -> tuple[Array, Array]:
-    """Return the gaps of any logits to the highest, and which are legal, as `gaps`.
-
-    The highest is subtracted before the division by the temperature: a quotient of
-    large values would round their differences away.
-    """
-    # The lowest float, divided by a higher temperature, would not be far below 0.
-    temperature = safe.at_most(jnp.asarray(temperature), 1e36)
-    # One array of the size of the logits less than a gap of 0 and a mask would take.
-    floor = jax.lax.stop_gradient(2 * LOWEST * temperature)
-    floor = safe.at_least(floor, float(jnp.finfo(logits.dtype).min))
-    gap = logits - highest
-    gap = jnp.where(gap <= floor, floor, gap) / temperature
-    is_low = gap <= 0.5 * floor / temperature  # NaN stays legal.
-    return gap, ~is_low & (logits != LOWEST_HALF) & (logits != -jnp.inf)
-
-
-def legal(logits: Array, action_mask: Array | None = None) -> Array:
-    """Return which actions are legal, as `gaps` does, `[..., A]`."""
-    return gaps(logits, action_mask)[1]
+    is_legal = legal(logits, action_mask)
+    logits = jnp.where(is_legal, logits, safe.FLOOR)
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    largest = jnp.maximum(largest, 0.5 * safe.FLOOR)
+    return (logits - largest) / temperature, largest, is_legal

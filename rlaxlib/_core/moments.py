@@ -97,4 +97,4 @@ def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
     The growth and the difference are those of its variance and of its mean.
     """
     # A small weight would be rounded away in `(1 - weight) * variance`.
-    return safe.product(weight, growth + (1 - weight) * jnp.square(difference))
+    return weight * (growth + (1 - weight) * jnp.square(difference))

@@ -10,8 +10,8 @@ The value of step :math:`t` follows from that of step :math:`t + 1`,
 differ only in :math:`b` and :math:`a`. They all call this module, so there is one loop
 over time in the library. `streams` describes `truncated_t` and `sample_mask`.
 
-Where :math:`a_t` is 0, as at the end of an episode, :math:`y_t = b_t`, even if
-:math:`y_{t+1}` is infinite or NaN.
+Nothing crosses a cut: where :math:`a_t` is 0, as at the end of an episode,
+:math:`y_t = b_t`, even if :math:`y_{t+1}` is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from rlaxlib._core import moments, platforms, streams
-from rlaxlib._core.safe import product
+from rlaxlib._core import platforms, streams
 
-LONG = 8192  # Number of steps from which on a sum one by one loses 1e-4.
+LONG = 8192  # From so many steps on, a sum one by one loses 1e-4.
 
 Run = tuple[Array, Array]
 
@@ -67,7 +66,7 @@ def backward_window(
         def later(x: Array) -> Array:
             return jax.lax.dynamic_slice(x, (k,), (steps,))
 
-        return later(b_padded) + product(later(a_padded), y), None
+        return later(b_padded) + _carried(later(a_padded), y), None
 
     y, _ = jax.lax.scan(step, _like(b, final), jnp.arange(length), reverse=True)
     return y
@@ -75,8 +74,8 @@ def backward_window(
 
 def _solve(b: Array, a: Array, final: ArrayLike) -> Array:
     """Solve the recurrence in the way that suits the platform."""
-    loop = _loop if b.size <= LONG else _long_loop
-    return platforms.choose(loop, _associative_scan, b, a, final)
+    on_cpu = _loop if b.size <= LONG else _associative_scan
+    return platforms.choose(on_cpu, _associative_scan, b, a, final)
 
 
 def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
@@ -84,31 +83,10 @@ def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
 
     def step(y: Array, terms: Run) -> tuple[Array, Array]:
         b, a = terms
-        y = b + product(a, y)
+        y = b + _carried(a, y)
         return y, y
 
     _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a), reverse=True)
-    return solution
-
-
-def _long_loop(b: Array, a: Array, final: ArrayLike) -> Array:
-    """Solve the recurrence step by step, with the rounding errors carried on.
-
-    In single precision, a sum of a million terms of one sign would be wrong by 1 %.
-    """
-
-    def step(carry: Run, terms: Run) -> tuple[Run, Array]:
-        (y, rest), (b, a) = carry, terms
-        plain, y = b + product(a, y), jnp.where(a == 0, 0, y)
-        # As a change of y: the product would round it, at γ = 0.9999 always upwards.
-        total, rest = moments.add(y, product(a, rest), b + (a - 1) * y)
-        has_error = jnp.isfinite(total) & (a != 0)
-        y, rest = jnp.where(has_error, total, plain), jnp.where(has_error, rest, 0)
-        return (y, rest), y
-
-    first = _like(b[-1], final)
-    run = (first, jnp.zeros_like(first)), (b, a)
-    _, solution = jax.lax.scan(step, *run, reverse=True)
     return solution
 
 
@@ -121,11 +99,19 @@ def _associative_scan(b: Array, a: Array, final: ArrayLike) -> Array:
 
     def join(far: Run, near: Run) -> Run:
         (b_far, a_far), (b, a) = far, near
-        return b + product(a, b_far), product(a, a_far)
+        return b + _carried(a, b_far), _carried(a, a_far)
 
     runs: Run = jax.lax.associative_scan(join, (b, a), reverse=True)
     b, a = runs
-    return b + product(a, _like(b, final))
+    return b + _carried(a, _like(b, final))
+
+
+def _carried(a: Array, y: Array) -> Array:
+    """Return `a y`, and 0 where `a` is 0 and `y` infinite or NaN.
+
+    Finite values stay, since they are the derivative by a coefficient of 0.
+    """
+    return a * jnp.where((a != 0) | jnp.isfinite(y), y, 0)
 
 
 def _like(x: Array, value: ArrayLike) -> Array:

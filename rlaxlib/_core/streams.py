@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlaxlib._core import safe
+
 
 def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
     """Return which valid steps are the last of their segments, `[T]`.
@@ -92,6 +94,14 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
     if sample_mask is None:
         return x
     return jnp.where(of_steps(sample_mask, x), x, jnp.zeros_like(x))
+
+
+def bootstrap(discount_t: Array, v_t: Array) -> Array:
+    """Return `discount_t * v_t`, 0 at a terminal state without a legal action.
+
+    There `v_t` is minus infinity.
+    """
+    return discount_t * safe.floored(v_t)
 
 
 def filled(mask: Array | None, like: Array) -> Array:

@@ -118,7 +118,7 @@ def linucb_scores(
         Linear Stochastic Bandits*, section 3, 2011. https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits
     """
     width = safe.norm(_matmul(contexts, state.root))
-    return _matmul(contexts, state.weights) + safe.product(bonus_scale, width)
+    return _matmul(contexts, state.weights) + bonus_scale * width
 
 
 @checked
@@ -216,7 +216,7 @@ def linear_thompson_sample(
     """
     theta, s = state
     noise = jax.random.normal(key, theta.shape, theta.dtype)
-    return theta + safe.product(scale, _matmul(s, noise))
+    return theta + scale * _matmul(s, noise)
 
 
 def _matmul(x: Array, y: Array) -> Array:

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import legality, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -78,9 +77,8 @@ def exp3_probabilities(
     """
     uniform = 1 / log_weights.size
     log_weights = jnp.where(jnp.all(log_weights == -jnp.inf), 0, log_weights)
-    log_weights = legality.unless(1 - exploration, log_weights)
     probs = distributions.softmax().probs(log_weights)
-    return safe.product(1 - exploration, probs) + exploration * uniform
+    return (1 - exploration) * probs + exploration * uniform
 
 
 @checked
@@ -126,8 +124,8 @@ def exp3_update(
         Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
         2002. https://doi.org/10.1137/S0097539701398375
     """
-    estimate = safe.product(step_size, reward) / probability
-    return log_weights + safe.product(one_hot(arm, log_weights), estimate)
+    estimate = step_size * reward / probability
+    return log_weights + one_hot(arm, log_weights) * estimate
 
 
 @checked
@@ -166,8 +164,8 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    least = safe.smallest(losses)
-    gap = safe.product(step_size, jnp.where(losses == least, 0, losses - least))
+    least = jnp.min(losses)
+    gap = step_size * jnp.where(losses == least, 0, losses - least)
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
@@ -301,8 +299,8 @@ def gradient_bandit_update(
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - distributions.softmax().probs(preferences)
-    gain = safe.product(step_size, reward - baseline)
-    preferences = preferences + gain * safe.without(step_size, direction)
+    gain = step_size * (reward - baseline)
+    preferences = preferences + gain * direction
     baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)
     # A narrow dtype stays at its largest value.
     pulls = jnp.where(pulls == jnp.iinfo(pulls.dtype).max, pulls, pulls + 1)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -137,15 +136,13 @@ def bandit_update(
     counts, means, variances = state
     pulled = one_hot(arm, counts)
     counts = discount * counts
-    # An estimate of weight 0 is as if it were not there.
-    means, variances = (safe.without(counts, x) for x in (means, variances))
     counts = counts + pulled
     weight = pulled / jnp.maximum(counts, 1)
     error = jnp.where(pulled > 0, reward - means, 0)  # `0 * nan` would be NaN.
     means = means + weight * error
     # A factor of 1 - w would lose 1e-3 over 200,000 pulls: its rounding is a bias.
     change = (1 - weight) * jnp.square(error) - variances
-    variances = variances + safe.product(weight, change)
+    variances = variances + weight * change
     return BanditState(counts, means, variances)
 
 

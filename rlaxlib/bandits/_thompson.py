@@ -9,7 +9,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Key, Real
 
@@ -61,8 +60,8 @@ def thompson_beta(
         https://doi.org/10.1093/biomet/25.3-4.285
     """
     # The mean of an arm that was never pulled may be NaN.
-    alpha = prior_alpha + safe.product(counts, means)
-    beta = prior_beta + safe.product(counts, 1 - means)
+    alpha = prior_alpha + counts * means
+    beta = prior_beta + counts * (1 - means)
     alpha, beta = jax.lax.stop_gradient((alpha, beta))
     return jax.random.beta(key, alpha, beta, dtype=alpha.dtype)
 
@@ -117,6 +116,6 @@ def thompson_gaussian(
     """
     prior, data = 1 / jnp.square(prior_stddev), counts / jnp.square(stddev)
     precision = prior + data
-    mean = (prior * prior_mean + safe.product(data, means)) / precision
+    mean = (prior * prior_mean + data * means) / precision
     noise = jax.random.normal(key, mean.shape, mean.dtype)
     return mean + noise / jnp.sqrt(precision)

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlog1py
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Real
 
@@ -106,7 +105,7 @@ def ucb_tuned_scores(
     """
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
     bound = variances + jnp.sqrt(2 * log_t / size)
-    scores = means + jnp.sqrt(log_t / size * safe.at_most(bound, 0.25))
+    scores = means + jnp.sqrt(log_t / size * jnp.minimum(bound, 0.25))
     return jnp.where(counts == 0, jnp.inf, scores)
 
 
@@ -153,7 +152,7 @@ def kl_ucb_scores(
     """
     counts, p = jax.lax.stop_gradient((counts, means))
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
-    budget = (log_t + log_log_scale * jnp.log(safe.at_least(log_t, 1))) / size
+    budget = (log_t + log_log_scale * jnp.log(jnp.maximum(log_t, 1))) / size
 
     def divergence(x: Array) -> Array:
         # As a function of q - p, it does not cancel where q is near p.
@@ -168,13 +167,13 @@ def kl_ucb_scores(
 
     bits = jnp.finfo(p.dtype).nmant + 1
     low, _ = jax.lax.fori_loop(0, bits, halve, (jnp.zeros_like(p), 1 - p))
-    scores = safe.with_nan(p + low, budget)
+    scores = p + low
     return jnp.where(counts == 0, jnp.inf, scores)
 
 
 def _log_total(counts: Array) -> Array:
     """Return the logarithm of the number of pulls, 0 before the first."""
-    return jnp.log(safe.at_least(jnp.sum(counts), 1))
+    return jnp.log(jnp.maximum(jnp.sum(counts), 1))
 
 
 def _at_least_one_pull(counts: Array) -> Array:

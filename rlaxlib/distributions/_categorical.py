@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe, streams
+from rlaxlib._core import ratios, safe, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
@@ -274,8 +274,7 @@ def categorical_kl_divergence(
     # where p is close to q; q - p loses precision there.
     near = jnp.abs(d) < 0.5
     change = jnp.where(near, p * jnp.expm1(jnp.where(near, d, 0)), q - p)
-    terms = jnp.where(other.legal | ~one.legal, change - p * d, jnp.inf)
-    return jnp.where(one.any_legal, jnp.sum(terms, axis=-1), 0)
+    return jnp.sum(jnp.where(one.any_legal, change - p * d, 0), axis=-1)
 
 
 @checked
@@ -320,12 +319,7 @@ def categorical_importance_sampling_ratios(
     """
     log_pi = legal_softmax(pi_logits_t, action_mask).log_prob(a_t)
     log_mu = legal_softmax(mu_logits_t, action_mask).log_prob(a_t)
-    log_mu = jnp.where(log_pi == -jnp.inf, 0, log_mu)  # `inf - inf` would be NaN.
-    log_ratio = log_pi - log_mu
-    # A loss that clips an infinite ratio would have a gradient of `0 * inf`, or NaN.
-    is_infinite = jnp.exp(log_ratio) == jnp.inf
-    ratio = jnp.exp(jnp.where(is_infinite, 0, log_ratio))
-    return jnp.where(is_infinite, jnp.inf, ratio)
+    return ratios.ratio(ratios.log_ratio(log_pi, log_mu))
 
 
 @jax.tree_util.register_dataclass
@@ -365,8 +359,7 @@ class Softmax(DiscreteDistribution):
         """
         del action_spec
         pi = legal_softmax(logits, action_mask, self.temperature)
-        action = jax.random.categorical(key, pi.logits)
-        return jnp.where(jnp.any(jnp.isnan(pi.logits), axis=-1), -1, action)
+        return jax.random.categorical(key, pi.gaps)
 
     @checked
     def probs(
@@ -505,8 +498,6 @@ class ClippedEntropySoftmax(Softmax):
             ArgumentError: If a shape or dtype is wrong.
         """
         pi = legal_softmax(logits, action_mask, self.temperature)
-        entropy = pi.entropy()
-        n_legal = jnp.sum(pi.legal, axis=-1, dtype=entropy.dtype)
-        # An entropy of 0 is not clipped: `inf * log(1)` would be NaN.
-        largest = jnp.log(jnp.maximum(n_legal, 2))
-        return safe.at_most(entropy, self.entropy_clip * largest)
+        n_legal = jnp.sum(pi.legal, axis=-1, dtype=logits.dtype)
+        largest = jnp.log(jnp.maximum(n_legal, 1))
+        return jnp.minimum(pi.entropy(), self.entropy_clip * largest)

@@ -7,7 +7,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, indexing, safe, streams
+from rlaxlib._core import checks, indexing, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._categorical import DiscreteDistribution
@@ -317,8 +317,7 @@ class EpsilonGreedy(DiscreteDistribution):
 
 def _sample(key: Array, probs: Array) -> Array:
     """Sample an action, or return -1 if a probability is NaN."""
-    action = jax.random.categorical(key, jnp.log(probs))
-    return jnp.where(jnp.any(jnp.isnan(probs), axis=-1), -1, action)
+    return jax.random.categorical(key, jnp.log(probs))
 
 
 def _log_prob(sample: Array, probs: Array) -> Array:
@@ -338,12 +337,10 @@ def _entropy(probs: Array) -> Array:
 def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = streams.filled(action_mask, preferences), preferences.dtype
-    largest = safe.largest(jnp.where(legal, preferences, -jnp.inf), axis=-1)
+    largest = jnp.max(jnp.where(legal, preferences, -jnp.inf), axis=-1)
     largest = jnp.expand_dims(largest, -1)
     best = (legal & (preferences == largest)).astype(dtype)
     n_best = jnp.sum(best, axis=-1, keepdims=True)
     n_legal = jnp.sum(legal, axis=-1, keepdims=True, dtype=dtype)
     probs = (1 - epsilon) * best / jnp.maximum(n_best, 1)
-    probs = jnp.where(legal, probs + epsilon / jnp.maximum(n_legal, 1), 0)
-    # If no legal action is the best, preferences are NaN. XLA may turn 0 / 0 into 0.
-    return jnp.where(legal & (n_best == 0), jnp.nan, probs)
+    return jnp.where(legal, probs + epsilon / jnp.maximum(n_legal, 1), 0)

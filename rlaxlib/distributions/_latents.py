@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import legality, safe, streams
+from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import categorical_kl_divergence
@@ -79,11 +79,11 @@ def unimix_logits(
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    p = legal_softmax(legality.unless(1 - mix, logits), action_mask)
+    p = legal_softmax(logits, action_mask)
     possible = streams.filled(action_mask, logits)
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
-    mixture = safe.product(1 - mix, p.probs) + mix * uniform
+    mixture = (1 - mix) * p.probs + mix * uniform
     # Without a mix, a probability may underflow, but not its logarithm.
     return safe.log(mixture, jnp.where(p.legal, p.log_probs, -jnp.inf))
 
@@ -128,7 +128,7 @@ def straight_through_sample(
         https://arxiv.org/abs/1308.3432
     """
     p = legal_softmax(logits, action_mask)
-    i = jnp.where(p.any_legal, jax.random.categorical(key, p.logits), -1)
+    i = jnp.where(p.any_legal[..., 0], jax.random.categorical(key, p.gaps), -1)
     z = jax.nn.one_hot(i, logits.shape[-1], dtype=logits.dtype)
     return z + (p.probs - jax.lax.stop_gradient(p.probs))  # Exactly one-hot.
 
@@ -194,10 +194,10 @@ def balanced_kl(
     def kl(q: Array, p: Array) -> Array:
         return jnp.sum(categorical_kl_divergence(q, p, action_mask=action_mask))
 
-    dynamics_loss = safe.at_least(kl(q_stopped, p), free_nats)
-    representation_loss = safe.at_least(kl(q, p_stopped), free_nats)
-    loss = safe.product(dynamics_weight, dynamics_loss)
-    loss += safe.product(representation_weight, representation_loss)
+    dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
+    representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
+    loss = dynamics_weight * dynamics_loss
+    loss += representation_weight * representation_loss
     outputs = BalancedKlOutputs(
         dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
     )

@@ -19,79 +19,54 @@ Function = Callable[..., Array]
 
 
 class LegalSoftmax(NamedTuple):
-    """A softmax over legal actions: weights, and their sum.
+    """A softmax over legal actions.
 
     Attributes:
-        masked: The logits, minus infinity where a mask rules out an action, `[..., A]`.
-        largest: The largest logit, `[..., 1]`.
-        temperature: Temperature, `[]`.
-        gaps: Logits minus the largest, divided by the temperature, so at most 0, and
-            finite for illegal actions, `[..., A]`.
+        gaps: Logits minus the largest, divided by the temperature, `[..., A]`. Those of
+            illegal actions are finite, and have an exponential of 0.
+        total: The sum of their exponentials, 1 if no action is legal, `[..., 1]`.
         legal: True for legal actions, `[..., A]`.
-        total: The sum of the weights, 1 if no action is legal, `[..., 1]`.
-        any_legal: Whether an action is legal, `[...]`.
+        any_legal: Whether an action is legal, `[..., 1]`.
     """
 
-    masked: Array
-    largest: Array
-    temperature: ArrayLike
     gaps: Array
-    legal: Array
     total: Array
+    legal: Array
     any_legal: Array
-
-    @property
-    def weights(self) -> Array:
-        """The exponentials of the gaps, 0 for illegal actions, `[..., A]`."""
-        return jnp.exp(self.gaps)
-
-    @property
-    def logits(self) -> Array:
-        """The gaps, minus infinity for illegal actions, `[..., A]`."""
-        return jnp.where(self.legal, self.gaps, -jnp.inf)
 
     @property
     def probs(self) -> Array:
         """The probabilities, 0 if no action is legal, `[..., A]`."""
-        return self.weights / self.total
+        return jnp.exp(self.gaps) / self.total
 
     @property
     def log_probs(self) -> Array:
-        """The log-probabilities, 0 if no action is legal, `[..., A]`."""
-        log_probs = self.logits - jnp.log(self.total)
-        return jnp.where(self.any_legal[..., None], log_probs, 0)
+        """The log-probabilities, minus infinity for illegal actions, `[..., A]`.
+
+        They are 0 if no action is legal.
+        """
+        illegal = jnp.where(self.any_legal, -jnp.inf, 0)
+        return jnp.where(self.legal, self.gaps - jnp.log(self.total), illegal)
 
     def log_prob(self, sample: Array) -> Array:
         """Return log-probabilities of actions `[...]` or `[N, ...]`."""
-        # The logit is picked, not the gap: it needs no array of all gaps.
-        each = self.masked, self.largest, jnp.log(self.total)
-        masked, largest, log_total = (
-            jnp.broadcast_to(x, (*sample.shape, x.shape[-1])) for x in each
-        )
-        picked = indexing.pick(masked, sample)
-        gap, legal = legality.gap(picked, largest[..., 0], self.temperature)
-        log_prob = jnp.where(legal, gap, -jnp.inf) - log_total[..., 0]
-        return jnp.where(jnp.broadcast_to(self.any_legal, sample.shape), log_prob, 0)
+        log_probs = self.log_probs
+        shape = (*sample.shape, log_probs.shape[-1])
+        return indexing.pick(jnp.broadcast_to(log_probs, shape), sample)
 
     def entropy(self) -> Array:
         """Return the entropy `[...]`: the logarithm of the sum minus the mean gap."""
-        mean = jnp.sum(self.weights * self.gaps, axis=-1) / self.total[..., 0]
-        return jnp.log(self.total[..., 0]) - mean
+        return jnp.log(self.total[..., 0]) - jnp.sum(self.probs * self.gaps, axis=-1)
 
 
 def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    masked = legality.masked(logits, action_mask)
-    largest = legality.largest(masked)
-    gaps, legal = legality.gap(masked, largest, temperature)
+    gaps, _, legal = legality.gaps(logits, action_mask, temperature)
     total = jnp.sum(jnp.exp(gaps), axis=-1, keepdims=True)
-    any_legal = total != 0  # The largest weight is 1.
-    total = jnp.where(any_legal, total, 1)
-    return LegalSoftmax(
-        masked, largest, temperature, gaps, legal, total, any_legal[..., 0]
-    )
+    any_legal = total > 0  # The largest term is 1.
+    return LegalSoftmax(gaps, jnp.where(any_legal, total, 1), legal, any_legal)
 
 
 # --- Normal distributions. A sigma has shape `[]`, `[D]` or that of its mean. ---

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, indexing, safe, streams
+from rlaxlib._core import checks, indexing, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
@@ -146,7 +146,7 @@ def ez_greedy(
         checks.fail(f"`state.a` is {held.dtype}, must hold {preferences.size} actions")
     legal = streams.filled(action_mask, preferences)
     of_start, of_duration, of_action = jax.random.split(key, 3)
-    greedy = indexing.best(jnp.where(legal, preferences, -jnp.inf))
+    greedy = jnp.argmax(jnp.where(legal, preferences, -jnp.inf))
     drawn = jax.random.categorical(of_action, jnp.where(legal, 0.0, -jnp.inf))
     longest = min(max_duration, jnp.iinfo(remaining.dtype).max)
     duration = _sample_zeta(of_duration, duration_exponent, longest)
@@ -304,7 +304,7 @@ def bootstrapped_q_learning(
         https://arxiv.org/abs/1602.04621
     """
     prediction = indexing.pick_slice(q_tm1, a_tm1, axis=1)
-    v_t = safe.largest(q_t, axis=-1)
+    v_t = jnp.max(q_t, axis=-1)
     errors = td_error(prediction, r_t, discount_t, v_t, stop_target_gradients)
     return jnp.where(head_mask, errors, 0)
 

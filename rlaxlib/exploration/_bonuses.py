@@ -8,16 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import (
-    checks,
-    devices,
-    indexing,
-    legality,
-    moments,
-    recurrence,
-    safe,
-    streams,
-)
+from rlaxlib._core import checks, devices, indexing, moments, recurrence, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -233,12 +224,10 @@ def icm_loss(
     """
     beta = forward_weight
     error = predicted_features - jax.lax.stop_gradient(features)
-    error = safe.unless(beta, error, error)
     forward_loss = 0.5 * jnp.sum(jnp.square(error))
-    action_logits = legality.unless(1 - beta, action_logits)
     inverse_loss = -distributions.softmax().log_prob(a, action_logits)
-    loss = safe.product(1 - beta, inverse_loss) + safe.product(beta, forward_loss)
-    reward = jax.lax.stop_gradient(safe.product(reward_scale, forward_loss))
+    loss = (1 - beta) * inverse_loss + beta * forward_loss
+    reward = jax.lax.stop_gradient(reward_scale * forward_loss)
     return loss, IcmOutputs(forward_loss, inverse_loss, reward)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import checks, meshes, safe
+from rlaxlib._core import checks, meshes
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Real, Static
 from rlaxlib.exploration import _shared
@@ -136,11 +137,11 @@ def _rewards(
     count = state.distance_count + jnp.sum(is_found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
     scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
-    rho = safe.relu(squares / scale - xi)
+    rho = jax.nn.relu(squares / scale - xi)
     kernel = jnp.where(is_found, epsilon / (rho + epsilon), 0)
     # The gradient of the square root is infinite at 0.
     tiny = float(np.finfo(kernel.dtype).tiny)
-    s = jnp.sqrt(safe.at_least(jnp.sum(kernel, axis=-1), tiny)) + c
+    s = jnp.sqrt(jnp.maximum(jnp.sum(kernel, axis=-1), tiny)) + c
     rewards = jnp.where(s > s_max, 0, beta / s)
     is_finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     memory, index = _remember(state, embeddings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, safe
+from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 
@@ -159,7 +159,7 @@ def ornstein_uhlenbeck_noise(
         Timothy P. Lillicrap and others, *Continuous Control with Deep Reinforcement
         Learning*, section 3, 2015. https://arxiv.org/abs/1509.02971
     """
-    return safe.product(1 - damping, noise_tm1) + _gaussian(key, noise_tm1, stddev)
+    return (1 - damping) * noise_tm1 + _gaussian(key, noise_tm1, stddev)
 
 
 @checked
@@ -218,7 +218,7 @@ def add_dirichlet_noise(
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
     f = dirichlet_fraction
-    return jnp.where(legal, safe.product(1 - f, prior) + f * noise, 0)
+    return jnp.where(legal, (1 - f) * prior + f * noise, 0)
 
 
 def _gaussian(key: Array, like: Array, stddev: Array) -> Array:

@@ -17,8 +17,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, indexing, meshes, moments, safe, streams
-from rlaxlib._core.ratios import log_ratio
+from rlaxlib._core import devices, indexing, meshes, moments, ratios, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
 from rlaxlib.llm import _shared
@@ -273,9 +272,9 @@ def pass_at_k_rewards(
     pairs = [math.comb(j - 1, k - 2) / subsets for j in range(1, size)] if k > 1 else 0
     order = jnp.argsort(rewards)
     ordered = rewards[order]
-    shared = safe.product(jnp.asarray(pairs, rewards.dtype), ordered[1:])
+    shared = jnp.asarray(pairs, rewards.dtype) * ordered[1:]
     later = jnp.pad(jax.lax.cumsum(shared, reverse=True), (0, 1))
-    shaped = safe.product(jnp.asarray(own, rewards.dtype), ordered) + later
+    shaped = jnp.asarray(own, rewards.dtype) * ordered + later
     return meshes.unsort(order, shaped)
 
 
@@ -346,5 +345,5 @@ def kl_shaped_rewards(
         is_answer = indexing.is_inside(segment_ids, mask.size)
         final_reward = jnp.where(is_answer, final_reward, jnp.nan)
         is_last |= ~is_answer
-    penalty = safe.product(coefficient, log_ratio(log_prob, ref_log_prob))
+    penalty = coefficient * ratios.log_ratio(log_prob, ref_log_prob)
     return jax.lax.stop_gradient(jnp.where(is_last, final_reward, 0) - penalty)

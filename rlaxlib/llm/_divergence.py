@@ -15,7 +15,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import ratios, safe
+from rlaxlib._core import ratios
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import sums
@@ -155,10 +155,10 @@ def vespo_weight(
         Optimization for Stable Off-Policy LLM Training*, 2026.
         https://arxiv.org/abs/2602.10693
     """
-    log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    log_w = sums(log_ratio, segment_ids, axis_name)
+    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
+    log_w = jnp.minimum(sums(log_ratio, segment_ids, axis_name), ratios.BOUND)
     k = jnp.where(adv >= 0, k_positive, k_negative)
     rate = jnp.where(adv >= 0, lambda_positive, lambda_negative)
     # In logarithms: `w^k` overflows where the weight is 0.
-    weight = jnp.exp(safe.product(k, log_w) - rate * jnp.expm1(log_w))
-    return jax.lax.stop_gradient(safe.with_nan(weight, adv))
+    weight = jnp.exp(k * log_w - rate * jnp.expm1(log_w))
+    return jax.lax.stop_gradient(weight)

@@ -91,9 +91,9 @@ def cispo_loss(
         Attention*, equation 4, 2025. https://arxiv.org/abs/2506.13585
     """
     adv, old_log_prob = stop_if(stop_target_gradients, adv), stop_gradient(old_log_prob)
-    ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
-    weight = safe.clip(ratio, 1 - epsilon, 1 + epsilon_high)
-    loss = -safe.product(stop_gradient(weight) * adv, log_prob)
+    ratio = ratios.ratio(ratios.log_ratio(log_prob, old_log_prob))
+    weight = jnp.clip(ratio, 1 - epsilon, 1 + epsilon_high)
+    loss = -stop_gradient(weight) * adv * safe.floored(log_prob)
     return loss, _statistics(log_prob, old_log_prob, weight != ratio)
 
 
@@ -143,11 +143,10 @@ def sapo_loss(
         https://arxiv.org/abs/2511.20347
     """
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
-    # An infinite ratio times a derivative of 0 would be NaN.
-    ratio = jnp.exp(ratios.below(ratios.log_ratio(log_prob, old_log_prob)))
+    ratio = ratios.ratio(ratios.log_ratio(log_prob, old_log_prob))
     tau = jnp.where(adv > 0, temperature_positive, temperature_negative)
     gate = 4 / tau * jax.nn.sigmoid(tau * (ratio - 1))
-    return -safe.product(adv, gate), _statistics(log_prob, old_log_prob)
+    return -adv * gate, _statistics(log_prob, old_log_prob)
 
 
 @checked(wide=True)
@@ -203,12 +202,11 @@ def gspo_ratio(
         Chujie Zheng and others, *Group Sequence Policy Optimization*, equations 7 and
         14, 2025. https://arxiv.org/abs/2507.18071
     """
-    log_ratio = ratios.below(ratios.log_ratio(log_prob, stop_gradient(old_log_prob)))
+    log_ratio = ratios.log_ratio(log_prob, stop_gradient(old_log_prob))
     mean = means(log_ratio, sample_mask, segment_ids, axis_name)
     if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
-    # The logarithm of a ratio of 0 would have a gradient of NaN.
-    return jnp.exp(safe.at_least(mean, -ratios.BOUND))
+    return ratios.ratio(mean)
 
 
 @checked(wide=True)
@@ -274,11 +272,11 @@ def gmpo_loss(
     """
     low, high = -epsilon, epsilon if epsilon_high is None else epsilon_high
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
-    log_ratio = ratios.below(ratios.log_ratio(log_prob, old_log_prob))
-    upper, lower = safe.at_most(log_ratio, high), safe.at_least(log_ratio, low)
+    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
+    upper, lower = jnp.minimum(log_ratio, high), jnp.maximum(log_ratio, low)
     bounded = jnp.where(adv >= 0, upper, lower)
     mean = means(bounded, sample_mask, segment_ids, axis_name)
-    loss = -safe.product(adv, jnp.exp(ratios.below(mean)))
+    loss = -adv * ratios.ratio(mean)
     outputs = _statistics(log_prob, old_log_prob, bounded != log_ratio)
     outputs = outputs._replace(ratio=streams.valid(outputs.ratio, sample_mask))
     return loss, outputs
@@ -342,7 +340,7 @@ def kl_loss(
         "k3": ratios.k3(-x),
         "abs": jnp.abs(x),
     }[kind]
-    return value + jnp.where(jnp.isinf(x), 0, x) * _zero(log_prob)
+    return value + x * _zero(log_prob)
 
 
 @checked
@@ -507,8 +505,9 @@ def overlong_penalty(
 
 
 def _zero(x: Array) -> Array:
-    """Return 0, with the gradient of `x` where `x` is finite."""
-    return jnp.where(jnp.isinf(x), 0, x - stop_gradient(x))
+    """Return 0, with the gradient of `x`."""
+    x = safe.floored(x)
+    return x - stop_gradient(x)
 
 
 def _ranked(x: Array, rank: Array, axis_name: AxisName | None) -> Array:
@@ -521,6 +520,6 @@ def _statistics(
     log_prob: Array, old_log_prob: Array, clipped: Array | bool = False
 ) -> RatioOutputs:
     """Return the statistics of ratios, for a loss that clips some of them."""
-    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
-    kl = ratios.k3(log_ratio)
-    return RatioOutputs(log_ratio, jnp.exp(log_ratio), clipped | bounded, kl)
+    x = ratios.log_ratio(log_prob, old_log_prob)
+    clipped |= x > ratios.BOUND
+    return RatioOutputs(x, ratios.ratio(x), clipped, ratios.k3(x))

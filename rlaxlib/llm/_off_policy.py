@@ -94,15 +94,14 @@ def importance_weights(
         Ling Team, *Every Step Evolves: Scaling Reinforcement Learning for
         Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
     """
-    log_ratio = ratios.below(jax.lax.stop_gradient(log_ratio))
+    log_ratio = jnp.clip(jax.lax.stop_gradient(log_ratio), safe.FLOOR, -safe.FLOOR)
     if level == "sequence":
         log_ratio = sums(log_ratio, segment_ids, axis_name)
     elif level == "geometric":
         log_ratio = means(log_ratio, sample_mask, segment_ids, axis_name)
-    # An infinite weight times a loss of 0 would be NaN.
-    ratio = jnp.exp(ratios.below(log_ratio))
+    ratio = ratios.ratio(log_ratio)
     if kind == "truncate":
-        return safe.at_most(ratio, maximum)
+        return jnp.minimum(ratio, maximum)
     is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
     return jnp.where(is_dropped, 0, ratio)
 
@@ -161,6 +160,6 @@ def off_policy_sequence_mask(
     if segment_ids is not None:
         tokens = mask.size * devices.number(axis_name)
         mask &= indexing.is_inside(segment_ids, tokens)
-    log_ratio = -ratios.below(ratios.log_ratio(log_prob, old_log_prob))
+    log_ratio = ratios.log_ratio(old_log_prob, log_prob)
     divergence = means(log_ratio, mask, segment_ids, axis_name)
     return mask & ~((adv < 0) & (divergence > threshold))

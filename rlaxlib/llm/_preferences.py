@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import ratios, safe
+from rlaxlib._core import ratios
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
 
@@ -106,23 +106,20 @@ def dpo_loss(
     """
     chosen = ratios.log_ratio(log_prob_chosen, stop_gradient(ref_log_prob_chosen))
     rejected = ratios.log_ratio(log_prob_rejected, stop_gradient(ref_log_prob_rejected))
-    delta = ratios.log_ratio(chosen, rejected)
+    delta = chosen - rejected
 
     def loss(delta: Array) -> Array:
         if kind == "ipo":
             return jnp.square(delta - 1 / (2 * beta))
         if kind == "hinge":
-            return safe.relu(1 - beta * delta)
+            return jax.nn.relu(1 - beta * delta)
         return -jax.nn.log_sigmoid(beta * delta)
 
     epsilon = label_smoothing
-    # Without smoothing, `0 * inf` would be NaN where one answer is impossible.
-    is_infinite = jnp.isinf(delta) & (epsilon == 0)
-    flipped = jnp.where(is_infinite, 0, -delta)
     if kind == "robust":
-        unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(flipped)
+        unbiased = (1 - epsilon) * loss(delta) - epsilon * loss(-delta)
         return unbiased / (1 - 2 * epsilon)
-    return (1 - epsilon) * loss(delta) + epsilon * loss(flipped)
+    return (1 - epsilon) * loss(delta) + epsilon * loss(-delta)
 
 
 @checked(wide=True)
@@ -217,13 +214,11 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
-    # Without the term, an impossible answer has no gradient of `0 * inf`.
     pair = mean_log_prob_chosen, mean_log_prob_rejected
-    pair = (jnp.where(coefficient == 0, -1, x) for x in pair)
     # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
     chosen, rejected = map(_unsure, pair)
     excess = rejected - chosen
-    largest = stop_gradient(safe.relu(excess))  # `exp(excess)` may overflow.
+    largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
     ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
     preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
     return -mean_log_prob_chosen + coefficient * preference
@@ -283,12 +278,12 @@ def kto_loss(
         Kawin Ethayarajh and others, *KTO: Model Alignment as Prospect Theoretic
         Optimization*, 2024. https://arxiv.org/abs/2402.01306
     """
-    z = stop_gradient(safe.relu(kl))
+    z = stop_gradient(jax.nn.relu(kl))
     weight = jnp.where(desirable, desirable_weight, undesirable_weight)
     log_ratio = ratios.log_ratio(log_prob, stop_gradient(ref_log_prob))
-    gain = beta * (safe.without(weight, log_ratio) - z)
+    gain = beta * (log_ratio - z)
     loss = jax.nn.sigmoid(jnp.where(desirable, -gain, gain))  # 1 - σ(x) = σ(-x)
-    return safe.product(weight, loss)
+    return weight * loss
 
 
 @checked(wide=True)
@@ -338,8 +333,7 @@ def bradley_terry_loss(
         https://arxiv.org/abs/2312.09244
     """
     loss = -jax.nn.log_sigmoid(reward_chosen - reward_rejected - margin)
-    # Without centring, an infinite reward has no gradient of NaN.
-    total = safe.without(centering, reward_chosen + reward_rejected)
+    total = reward_chosen + reward_rejected
     return loss + centering * jnp.square(total)
 
 
@@ -397,8 +391,8 @@ def generalized_jsd(
         from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
     # `0 * -inf` would be NaN.
-    q = jax.nn.log_softmax(safe.at_least(student_logits, _IMPOSSIBLE))
-    p = jax.nn.log_softmax(safe.at_least(teacher_logits, _IMPOSSIBLE))
+    q = jax.nn.log_softmax(jnp.maximum(student_logits, _IMPOSSIBLE))
+    p = jax.nn.log_softmax(jnp.maximum(teacher_logits, _IMPOSSIBLE))
     if top_k is not None:
         _, top = jax.lax.top_k(p, top_k)
         p, q = _bucketed(p, top), _bucketed(q, top)
@@ -415,7 +409,7 @@ def generalized_jsd(
 def _unsure(log_prob: Array) -> Array:
     """Return a log-probability, at most that of the largest probability below 1."""
     margin = float(jnp.finfo(log_prob.dtype).epsneg)
-    return log_prob - stop_gradient(safe.relu(log_prob + margin))
+    return log_prob - stop_gradient(jax.nn.relu(log_prob + margin))
 
 
 def _bucketed(log_probs: Array, top: Array) -> Array:

@@ -68,7 +68,7 @@ def optimal_token_baseline(
     # The terms cancel if a token is almost certain: within (1 - π)² and its double.
     least = jnp.square(jnp.expm1(log_prob))
     energy = 1 - 2 * jnp.exp(log_prob) + sum_squared_probs
-    energy = safe.clip(energy, least, 2 * least)
+    energy = jnp.clip(energy, least, 2 * least)
     weights = jnp.cumsum(jnp.where(exists, energy, 0), axis=1)
     weights = jnp.where(exists, weights, 0)
     weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)

@@ -214,11 +214,9 @@ class Ema(FunctionTuple):
             x, a = _clean(x, mean, sample_mask), fraction.astype(mean.dtype)
             new = average(x)
             new_variance = average(jnp.square(x - new))
-            # At a fraction of 1, nothing is left of the state, not even NaN.
-            mean, variance = (safe.without(1 - a, each) for each in (mean, variance))
             change, growth = new - mean, new_variance - variance
             step = moments.variance_step(growth, change, a)
-            return mean + safe.product(a, change), variance + step
+            return mean + a * change, variance + step
 
         mean, variance = _map_to_trees(2, mix, tree, state.mean, state.variance)
         state = EmaState(mean, variance, weight)
@@ -320,7 +318,7 @@ class RunningMomentsState(NamedTuple):
             )
             y = (x - mean) / divisor
             if clip is not None:
-                y = safe.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
+                y = jnp.clip(y, -clip.astype(y.dtype), clip.astype(y.dtype))
             return y
 
         _check_entries(tree, self.mean)

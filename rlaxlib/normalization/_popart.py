@@ -19,16 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib._core import (
-    checks,
-    devices,
-    dtypes,
-    indexing,
-    meshes,
-    moments,
-    safe,
-    streams,
-)
+from rlaxlib._core import checks, devices, dtypes, indexing, meshes, moments, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -281,19 +272,17 @@ def art(
         each.astype(state.shift.dtype)
         for each in (targets, step_size, scale_lb, scale_ub)
     )
-    shift = safe.without(1 - step_size, state.shift)
+    shift = state.shift
     k = indices.astype(jnp.int32)  # An int8 index cannot count all outputs.
     count, difference, variance = _describe(shift, x, k, sample_mask, axis_name)
     is_seen = count > 0
     # 1 - (1 - β)^n, which would round a small β to single precision.
     log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
     step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
-    # At a step of 1, nothing is left of a state, not even NaN.
-    state = PopArtState(*[safe.without(1 - step, each) for each in state])
     old = _variance(state)
     variance = old + moments.variance_step(variance - old, difference, step)
-    shift = state.shift + safe.product(step, difference)
-    scale = safe.clip(jnp.sqrt(variance), scale_lb, scale_ub)
+    shift = state.shift + step * difference
+    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
     moment = jnp.where(is_seen, variance + jnp.square(shift), state.second_moment)
     return jax.lax.stop_gradient(PopArtState(shift, scale, moment))
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, recurrence, safe, streams
+from rlaxlib._core import checks, devices, recurrence, streams
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Real
@@ -208,11 +208,11 @@ class RewardScale(FunctionTuple):
         epsilon, max_return = (
             jnp.asarray(x, variance.dtype) for x in (self.epsilon, self.max_return)
         )
-        largest = safe.largest(streams.valid(jnp.abs(sums), sample_mask))
+        largest = jnp.max(streams.valid(jnp.abs(sums), sample_mask))
         largest = devices.maximum(largest, self.axis_name)
-        largest = safe.at_least(state.largest, largest)
+        largest = jnp.maximum(state.largest, largest)
         stddev = jnp.sqrt(jnp.where(variance <= 0, 1, variance + epsilon))
-        scale = safe.at_least(stddev, largest / max_return)
+        scale = jnp.maximum(stddev, largest / max_return)
         return scale, RewardScaleState(moments_state, carried, largest)
 
 
@@ -477,7 +477,7 @@ class PercentileScale(FunctionTuple):
         bottom, top = (devices.maximum(x, self.axis_name) for x in (bottom, top))
         found = ReturnRange(bottom, top - bottom)
         moments, state = self.ema.update(found, state, sample_mask=count > 0)
-        return safe.at_least(moments.mean.spread, min_scale), state
+        return jnp.maximum(moments.mean.spread, min_scale), state
 
 
 def _zero(template: Any) -> Array:
@@ -503,7 +503,7 @@ def _past_sums(
     before = jnp.pad(discount_t[:-1], (1, 0), constant_values=1)
     # The recurrence runs backwards in time, so time is reversed.
     sums = recurrence.backward(r_t[::-1], before[::-1], carried)[::-1]
-    return sums, safe.product(discount_t[-1], sums[-1])
+    return sums, discount_t[-1] * sums[-1]
 
 
 def _rank(
@@ -528,5 +528,5 @@ def _percentile(ranked: Array, count: Array, percentage: Array) -> Array:
     index = jnp.minimum(jnp.floor(position).astype(jnp.int32), last)
     below, above = ranked[index], ranked[jnp.minimum(index + 1, last)]
     share = position - index.astype(position.dtype)
-    value = below + safe.product(share, above - below)
+    value = below + share * (above - below)
     return jnp.where(jnp.isnan(ranked[-1]), ranked[-1], value)  # NaN is sorted last.

@@ -61,7 +61,7 @@ def advantage_weights(
         Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
-    return stop_gradient(safe.at_most(jnp.exp(adv / temperature), max_weight))
+    return stop_gradient(jnp.minimum(jnp.exp(adv / temperature), max_weight))
 
 
 @checked
@@ -110,7 +110,7 @@ def advantage_weighted_loss(
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
     weight = advantage_weights(adv, temperature=temperature, max_weight=max_weight)
-    return -safe.product(weight, log_prob)
+    return -weight * safe.floored(log_prob)
 
 
 @checked
@@ -163,5 +163,5 @@ def crr_weights(
     reduce = jnp.mean if baseline == "mean" else safe.largest
     adv = q - reduce(sample_q_values)
     if kind == "binary":
-        return safe.with_nan((adv > 0).astype(adv.dtype), adv)
+        return (adv > 0).astype(adv.dtype)
     return advantage_weights(adv, temperature=temperature, max_weight=max_weight)

@@ -10,10 +10,11 @@ For several critics, pass the minimum of their values. Functions are elementwise
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import ratios, safe
+from rlaxlib._core import ratios
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -116,9 +117,9 @@ def xql_value_loss(
         https://arxiv.org/abs/2301.02328
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = safe.at_most(z, max_exponent)
+    clipped = jnp.minimum(z, max_exponent)
     # Equal to both cases: beyond the clip, the loss is linear.
-    excess = safe.relu(z - max_exponent)
+    excess = jax.nn.relu(z - max_exponent)
     slope = jnp.expm1(jnp.where(excess > 0, max_exponent, 0))
     return ratios.k3(clipped) + slope * excess
 
@@ -168,4 +169,4 @@ def sql_value_loss(
         Implicit Value Regularization*, 2023. https://arxiv.org/abs/2303.15810
     """
     w = 1 + (stop_if(stop_target_gradients, q) - v) / (2 * temperature)
-    return jnp.square(safe.relu(w)) + v / temperature
+    return jnp.square(jax.nn.relu(w)) + v / temperature

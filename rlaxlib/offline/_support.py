@@ -91,8 +91,8 @@ def bcq_action_mask(
         Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
         Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
-    gaps, legal = legality.gaps(log_prob)
-    return legal & (gaps > jnp.log(threshold))
+    gaps = legality.gaps(log_prob)[0]
+    return legality.legal(log_prob) & (gaps > jnp.log(threshold))
 
 
 @checked
@@ -158,10 +158,10 @@ def maximum_mean_discrepancy(
         difference = x[:, None] - y[None, :]
         if kind == "gaussian":
             squared = jnp.sum(jnp.square(difference / bandwidth), axis=-1)
-            return jnp.mean(safe.expm1(-0.5 * squared))
+            return jnp.mean(jnp.expm1(-0.5 * squared))
         if kind == "laplacian":
-            absolute = jnp.sum(safe.absolute(difference), axis=-1)
-            return jnp.mean(safe.expm1(-absolute / bandwidth))
+            absolute = jnp.sum(jnp.sign(difference) * difference, axis=-1)
+            return jnp.mean(jnp.expm1(-absolute / bandwidth))
         return jnp.mean(-safe.norm(difference))
 
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)

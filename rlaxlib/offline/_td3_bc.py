@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays, policies
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 
@@ -63,7 +62,7 @@ def td3_bc_loss(
         Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
     """
     distance = jnp.sum(jnp.square(a - data_a))
-    return distance - safe.product(jax.lax.stop_gradient(weight), q)
+    return distance - jax.lax.stop_gradient(weight) * q
 
 
 @checked
@@ -161,6 +160,6 @@ def rebrac_critic_target(
     return policies.td3_critic_target(
         r_t,
         discount_t,
-        q_t - safe.product(penalty_weight, distance),
+        q_t - penalty_weight * distance,
         stop_target_gradients=stop_target_gradients,
     )

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from rlaxlib._core import devices, safe
+from rlaxlib._core import devices
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
@@ -246,8 +246,8 @@ class PidLagrangian(FunctionTuple):
         cost = stop_gradient(devices.mean(cost, self.axis_name))
         cost = cost.astype(state.cost.dtype)
         delta = cost - self.limit
-        integral = safe.relu(state.integral + delta)
-        derivative = safe.relu(cost - state.cost)
-        multiplier = safe.product(self.k_p, delta) + safe.product(self.k_i, integral)
-        multiplier += safe.product(self.k_d, derivative)
-        return safe.relu(multiplier), PidLagrangianState(integral, cost)
+        integral = jax.nn.relu(state.integral + delta)
+        derivative = jax.nn.relu(cost - state.cost)
+        multiplier = self.k_p * delta + self.k_i * integral
+        multiplier += self.k_d * derivative
+        return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)

@@ -210,5 +210,5 @@ def sampled_policy_distillation_loss(
     check_shape(name, weights, [log_probs.shape], taken, log_probs)
     lowest = jnp.finfo(log_probs.dtype).min  # `0 * -inf` would be NaN.
     # Half precision of a distribution is not raised, as that of arguments is.
-    log_probs = dtypes.raised(safe.at_least(log_probs, lowest))
+    log_probs = dtypes.raised(jnp.maximum(log_probs, lowest))
     return -jnp.mean(safe.expectation(weights, log_probs, axis=0)) / len(weights)

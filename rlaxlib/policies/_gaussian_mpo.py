@@ -187,10 +187,10 @@ def gaussian_mpo_loss(
         stddev_constraint=constrain(
             "stddev_constraint", stddev_kl, stddev_constraint, projection_operator
         ),
-        min_q=safe.smallest(q_values),
-        max_q_value=safe.largest(q_values),
-        min_stddev=safe.smallest(stop_gradient(stddev)),
-        max_stddev=safe.largest(stop_gradient(stddev)),
+        min_q=jnp.min(q_values),
+        max_q_value=jnp.max(q_values),
+        min_stddev=jnp.min(stop_gradient(stddev)),
+        max_stddev=jnp.max(stop_gradient(stddev)),
     )
     return _total(outputs), outputs
 
@@ -198,7 +198,7 @@ def gaussian_mpo_loss(
 def _distances(actions: Array, minimum: Array, maximum: Array) -> Array:
     """Return the Euclidean distance of each action from its bounds."""
     low, high = (jnp.broadcast_to(x, actions.shape) for x in (minimum, maximum))
-    outside = actions - safe.clip(actions, low, high)
+    outside = actions - jnp.clip(actions, low, high)
     return jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
 
 

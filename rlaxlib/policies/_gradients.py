@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients, legality, safe, streams
+from rlaxlib._core import gradients, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
@@ -79,10 +79,8 @@ def policy_gradient_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
-    w_t, count = _weights(w_t, sample_mask, adv_t)
-    logits_t = legality.unless(w_t[:, None], logits_t)
     log_prob_t = distributions.softmax().logprob(a_t, logits_t, action_mask=action_mask)
-    return -safe.expectation(safe.product(w_t, adv_t), log_prob_t) / count
+    return -_mean(w_t, adv_t * safe.floored(log_prob_t), sample_mask)
 
 
 @checked
@@ -127,7 +125,7 @@ def reinforce_loss(
         Connectionist Reinforcement Learning*, 1992. https://doi.org/10.1007/BF00992696
     """
     adv = stop_if(stop_target_gradients, adv)
-    return -safe.product(adv, log_prob)
+    return -adv * safe.floored(log_prob)
 
 
 @checked
@@ -233,8 +231,6 @@ def acer_policy_loss(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         sections 3.2 and 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    if action_mask is not None and sample_mask is not None:
-        action_mask |= ~sample_mask[..., None]  # There `-inf + inf` would be NaN.
     policy = distributions.softmax()
     log_prob = policy.logprob(a, logits, action_mask=action_mask)
     ratio = distributions.categorical_importance_sampling_ratios(
@@ -242,18 +238,18 @@ def acer_policy_loss(
     )
     pi, q = _policy_and_values(logits, q, action_mask)
     mu = policy.probs(mu_logits, action_mask=action_mask)
-    rho = safe.at_most(ratio, max_weight)
+    rho = jnp.minimum(ratio, max_weight)
     # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
-    excess = jnp.where(mu > 0, safe.relu(pi - max_weight * mu), pi)
+    excess = jnp.where(mu > 0, jax.nn.relu(pi - max_weight * mu), pi)
     pi, rho, excess = jax.lax.stop_gradient((pi, rho, excess))
     v = safe.expectation(pi, q)
-    every = safe.product(excess, q - v[..., None])
-    adv = safe.product(rho, returns - v), every
+    every = excess * safe.floored(q - v[..., None])
+    adv = rho * (returns - v), every
     taken, every = stop_if(stop_target_gradients, adv)
     correction = distributions.categorical_cross_entropy(
         every, logits, action_mask=action_mask
     )
-    return correction - safe.product(taken, log_prob)
+    return correction - taken * safe.floored(log_prob)
 
 
 @checked
@@ -297,10 +293,8 @@ def entropy_loss(
         Reinforcement Learning Algorithms*, 1991.
         https://doi.org/10.1080/09540099108946587
     """
-    w_t, count = _weights(w_t, sample_mask, jnp.max(logits_t, axis=1))
-    logits_t = legality.unless(w_t[:, None], logits_t)
     entropy_t = distributions.softmax().entropy(logits_t, action_mask=action_mask)
-    return -safe.expectation(w_t, entropy_t) / count
+    return -_mean(w_t, entropy_t, sample_mask)
 
 
 @checked
@@ -391,7 +385,7 @@ def rm_loss(
     """
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     baseline_t = safe.expectation(pi_t, q_t)[:, None]
-    regret_t = stop_if(use_stop_gradient, safe.relu(q_t - baseline_t))
+    regret_t = stop_if(use_stop_gradient, jax.nn.relu(q_t - baseline_t))
     return -jnp.mean(safe.expectation(pi_t, regret_t))
 
 
@@ -433,7 +427,7 @@ def rpg_loss(
     """
     q_t = stop_if(use_stop_gradient, q_t)
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
-    regret_t = safe.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
+    regret_t = jax.nn.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
     if action_mask is not None:
         regret_t = jnp.where(action_mask, regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))
@@ -479,7 +473,7 @@ def dpg_loss(
     """
     if dqda_clipping is not None:
         norm, direction = safe.polar(dqda_t)
-        dqda_t = safe.at_most(norm, dqda_clipping) * direction
+        dqda_t = jnp.minimum(norm, dqda_clipping) * direction
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
     return 0.5 * jnp.square(error)
 
@@ -531,20 +525,14 @@ def invert_gradients(
 def _policy_and_values(
     logits: Array, q: Array, action_mask: Array | None
 ) -> tuple[Array, Array]:
-    """Return the probabilities of actions, and action values, 0 where illegal."""
+    """Return the policy, and action values, 0 where a mask is false."""
     pi = distributions.softmax().probs(logits, action_mask=action_mask)
     return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
 
 
-def _weights(
-    w_t: Array, sample_mask: Array | None, like: Array
-) -> tuple[Array, Array | int]:
-    """Return the weight of each step, 0 if ignored, and the number of valid steps.
-
-    Devices share the weights as they do an array `like` them, `[T]`.
-    """
-    w_t = w_t * jnp.ones_like(like)
+def _mean(w_t: Array, x_t: Array, sample_mask: Array | None) -> Array:
+    """Return the mean of weighted terms over valid steps, 0 if there are none."""
     if sample_mask is None:
-        return w_t, w_t.size
-    count = jnp.maximum(jnp.sum(sample_mask, dtype=like.dtype), 1)
-    return streams.valid(w_t, sample_mask), count
+        return safe.dot(w_t, x_t) / x_t.size
+    count = jnp.maximum(jnp.sum(sample_mask, dtype=x_t.dtype), 1)
+    return safe.dot(w_t, jnp.where(sample_mask, x_t, 0)) / count

@@ -176,10 +176,10 @@ def mpo_loss(
         states=("sample_q_values, one sample", policy_loss),
     )
     loss = (
-        safe.product(policy_loss_weight, policy_loss)
-        + safe.product(temperature_loss_weight, temperature_loss)
-        + safe.product(kl_loss_weight, kl_loss)
-        + safe.product(alpha_loss_weight, alpha_loss)
+        policy_loss_weight * policy_loss
+        + temperature_loss_weight * temperature_loss
+        + kl_loss_weight * kl_loss
+        + alpha_loss_weight * alpha_loss
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, w, count)
@@ -320,8 +320,8 @@ def categorical_mpo_loss(
         policy_loss=policy_loss,
         temperature=temperature._replace(weights=w),
         policy_constraint=policy,
-        min_q=safe.smallest(q),
-        max_q_value=safe.largest(q),
+        min_q=jnp.min(q),
+        max_q_value=jnp.max(q),
         entropy=entropy(stop_gradient(logits), action_mask=action_mask),
         target_entropy=entropy(target_logits, action_mask=action_mask),
     )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import ratios, safe
+from rlaxlib._core import ratios
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -125,13 +125,13 @@ def ppo_clip_loss(
         Scale*, 2025. https://arxiv.org/abs/2503.14476
     """
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
-    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
-    ratio = jnp.exp(log_ratio)
+    log_ratio = ratios.log_ratio(log_prob, old_log_prob)
+    ratio = ratios.ratio(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
     loss = -_clipped_objective(ratio, adv, low, high, dual_clip)
     maximum = jnp.inf if dual_clip is None else dual_clip
     is_far = (ratio < low) | (ratio > maximum)
-    clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & is_far) | bounded
+    clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & is_far)
     return loss, RatioOutputs(log_ratio, ratio, clipped, ratios.k3(log_ratio))
 
 
@@ -242,9 +242,9 @@ def decoupled_ppo_loss(
         stop_target_gradients=stop_target_gradients,
         sample_mask=sample_mask,
     )
-    weight = jnp.exp(ratios.bounded_log_ratio(proximal, old)[0])
+    weight = ratios.ratio(ratios.log_ratio(proximal, old))
     if max_weight is not None:
-        weight = safe.at_most(weight, max_weight)
+        weight = jnp.minimum(weight, max_weight)
     return weight * loss, outputs
 
 
@@ -308,11 +308,10 @@ def ppo_value_loss(
             return losses.l2_loss(error)
         return losses.huber_loss(error, huber_delta)
 
-    near_v = safe.clip(v, old_v - epsilon, old_v + epsilon)
+    near_v = jnp.clip(v, old_v - epsilon, old_v + epsilon)
     loss, near_loss = penalty(v - targets), penalty(near_v - targets)
-    clipped = near_loss > loss
-    outputs = PpoValueOutputs(clipped, jnp.abs(v - old_v) > epsilon)
-    return jnp.where(near_loss <= loss, loss, near_loss), outputs
+    outputs = PpoValueOutputs(near_loss > loss, jnp.abs(v - old_v) > epsilon)
+    return jnp.maximum(loss, near_loss), outputs
 
 
 def _clipped_objective(
@@ -330,8 +329,7 @@ def _clipped_objective(
     Returns:
         Objectives, `[...]`.
     """
-    upper = safe.at_most(ratio, high)
+    upper = jnp.minimum(ratio, high)
     if dual_clip is not None:
-        ratio = safe.at_most(ratio, dual_clip)
-    ratio = jnp.where(adv >= 0, upper, safe.at_least(ratio, low))
-    return safe.product(safe.without(ratio, adv), ratio)
+        ratio = jnp.minimum(ratio, dual_clip)
+    return adv * jnp.where(adv >= 0, upper, jnp.maximum(ratio, low))

@@ -8,9 +8,10 @@ of time steps on any axes, and return one loss a time step, beside diagnostics.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, ratios, safe
+from rlaxlib._core import devices, ratios
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
@@ -73,7 +74,7 @@ def ppo_penalty_loss(
     outputs = _compare(log_prob, old_log_prob)
     if kl is None:
         kl = outputs.approximate_kl
-    return safe.product(coefficient, kl) - outputs.ratio * adv, outputs
+    return coefficient * kl - outputs.ratio * adv, outputs
 
 
 @checked
@@ -132,8 +133,7 @@ def adaptive_kl_coefficient(
     kl = devices.mean(kl, axis_name)
     lowered = jnp.where(kl < target / tolerance, coefficient / factor, coefficient)
     changed = jnp.where(kl > target * tolerance, coefficient * factor, lowered)
-    bounded = jnp.where(coefficient == 0, 0, safe.clip(changed, minimum, maximum))
-    return safe.with_nan(bounded, target)
+    return jnp.where(coefficient == 0, 0, jnp.clip(changed, minimum, maximum))
 
 
 @checked
@@ -238,12 +238,11 @@ def discovered_policy_loss(
     ratio, positive = outputs.ratio, adv >= 0
     x = adv * jnp.where(positive, ratio - 1, outputs.log_ratio)
     threshold = jnp.where(positive, alpha, beta)
-    drift = safe.relu(x - threshold * jnp.tanh(x / threshold))
+    drift = jax.nn.relu(x - threshold * jnp.tanh(x / threshold))
     return drift - ratio * adv, outputs
 
 
 def _compare(log_prob: Array, old_log_prob: Array) -> RatioOutputs:
     """Return log-ratios, and the statistics that follow from them."""
-    log_ratio, bounded = ratios.bounded_log_ratio(log_prob, old_log_prob)
-    kl = ratios.k3(log_ratio)
-    return RatioOutputs(log_ratio, jnp.exp(log_ratio), bounded, kl)
+    x = ratios.log_ratio(log_prob, old_log_prob)
+    return RatioOutputs(x, ratios.ratio(x), x > ratios.BOUND, ratios.k3(x))

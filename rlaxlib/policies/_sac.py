@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import legality, safe
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
@@ -77,8 +77,8 @@ def sac_critic_target(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    v_t = _minimum(q_t, r_t) - safe.product(temperature, log_prob_t)
-    target = r_t + safe.product(discount_t, v_t)
+    v_t = _minimum(q_t, r_t) - temperature * log_prob_t
+    target = r_t + streams.bootstrap(discount_t, v_t)
     return stop_if(stop_target_gradients, target)
 
 
@@ -118,7 +118,7 @@ def td3_critic_target(
         Approximation Error in Actor-Critic Methods*, 2018.
         https://arxiv.org/abs/1802.09477
     """
-    target = r_t + safe.product(discount_t, _minimum(q_t, r_t))
+    target = r_t + streams.bootstrap(discount_t, _minimum(q_t, r_t))
     return stop_if(stop_target_gradients, target)
 
 
@@ -168,8 +168,8 @@ def td3_target_action(
         https://arxiv.org/abs/1802.09477
     """
     epsilon = jax.random.normal(key, a_t.shape, jnp.result_type(a_t, stddev))
-    noise = safe.clip(stddev * epsilon, -clip, clip)
-    return safe.clip(a_t + noise, minimum, maximum)
+    noise = jnp.clip(stddev * epsilon, -clip, clip)
+    return jnp.clip(a_t + noise, minimum, maximum)
 
 
 @checked
@@ -212,7 +212,7 @@ def sac_policy_loss(
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         2018. https://arxiv.org/abs/1812.05905
     """
-    entropy_cost = safe.product(jax.lax.stop_gradient(temperature), log_prob)
+    entropy_cost = jax.lax.stop_gradient(temperature) * log_prob
     return entropy_cost - _minimum(q, log_prob)
 
 
@@ -403,18 +403,17 @@ def discrete_sac_temperature_loss(
 
 def _minimum(q: Array, like: Array) -> Array:
     """Return the least value by N critics, of the shape of another array."""
-    return q if q.ndim == like.ndim else safe.smallest(q, axis=0)
+    return q if q.ndim == like.ndim else jnp.min(q, axis=0)
 
 
 def _soft_value(
     logits: Array, q: Array, temperature: Array, action_mask: Array | None
 ) -> Array:
     """Return the expected action value plus the temperature times the entropy."""
-    legal = legality.legal(logits, action_mask)
-    # Mask before the minimum, whose gradient would otherwise be NaN.
-    each_q = q if q.ndim > logits.ndim else q[None]
-    q = safe.smallest(jnp.where(legal[None], each_q, 0), axis=0)
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
+    q = _minimum(q, logits)
+    if action_mask is not None:
+        q = jnp.where(action_mask, q, 0)
     return safe.expectation(pi, q) + temperature * entropy

@@ -76,7 +76,7 @@ def cmpo_policy_targets(
         Optimization*, section 4.1, 2021. https://arxiv.org/abs/2104.06159
     """
     legal = legality.legal(prior_logits, action_mask)
-    logits = prior_logits + safe.clip(q - v, -clip, clip)
+    logits = prior_logits + jnp.clip(q - v, -clip, clip)
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
 
@@ -125,7 +125,7 @@ def cmpo_sample_weights(
         Matteo Hessel and others, *Muesli: Combining Improvements in Policy
         Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
     """
-    e = jnp.exp(safe.clip(sample_q_values - v, -clip, clip))
+    e = jnp.exp(jnp.clip(sample_q_values - v, -clip, clip))
     z = (z_init + jnp.sum(e) - e) / e.size
     return stop_if(stop_target_gradients, e / z)
 
@@ -289,14 +289,14 @@ def gumbel_policy_targets(
     # Large values would round the logits away.
     completed = completed - devices.largest(completed, legal, None)
     most = jnp.max(jnp.where(legal, visits, 0))
-    logits = logits + safe.product((c_visit + most) * c_scale, completed)
+    logits = logits + (c_visit + most) * c_scale * completed
     targets = distributions.softmax().probs(logits, action_mask=legal)
     return stop_if(stop_target_gradients, targets)
 
 
 def _rescale(q: Array, legal: Array) -> Array:
     """Rescale the values of legal actions to [0, 1]."""
-    low = safe.smallest(jnp.where(legal, q, jnp.inf))
-    high = safe.largest(jnp.where(legal, q, -jnp.inf))
+    low = jnp.min(jnp.where(legal, q, jnp.inf))
+    high = jnp.max(jnp.where(legal, q, -jnp.inf))
     low = jnp.where(jnp.any(legal), low, 0)
     return (q - low) / jnp.maximum(high - low, 1e-8)

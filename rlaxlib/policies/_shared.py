@@ -112,8 +112,8 @@ def losses_of(
     """Return both losses of a constraint, and its projected dual variable."""
     dual = project(operator, penalty.alpha)
     alpha = jnp.broadcast_to(dual.reshape(()) if dual.size == 1 else dual, kl.shape)
-    kl_loss = safe.product(stop_if(stop, alpha), kl)
-    alpha_loss = safe.product(alpha, penalty.epsilon - stop_if(stop, kl))
+    kl_loss = stop_if(stop, alpha) * kl
+    alpha_loss = alpha * (penalty.epsilon - stop_if(stop, kl))
     if penalty.per_dimension:
         kl_loss, alpha_loss = jnp.sum(kl_loss, axis=-1), jnp.sum(alpha_loss, axis=-1)
     return kl_loss, alpha_loss, dual
@@ -165,8 +165,7 @@ def exponents(values: Array, best: Array, eta: Array) -> Array:
     The weight is 0 there. An infinite exponent would make the gradient by the
     temperature NaN: `0 * inf`.
     """
-    lowest = -1e15 * stop_gradient(eta)
-    return safe.at_least(values - best, lowest) / eta
+    return safe.floored(values - best) / eta
 
 
 def e_step(
@@ -177,7 +176,6 @@ def e_step(
     axis: int = 0,
 ) -> tuple[Array, Array]:
     """Return the temperature loss and the weights: p e^{x/η}, normalised."""
-    values = jnp.nan_to_num(values, nan=jnp.nan)  # Infinities become finite.
     # Relative to the best value: terms of size x/η cancel in the gradient by η.
     best = stop_gradient(jnp.max(values, axis=axis, keepdims=True))
     logits = log_prior + exponents(values, best, eta)

@@ -336,12 +336,12 @@ def cpo_step(
     across = q - jnp.square(r) / s
     # Gradients that are parallel but for rounding leave no step along the boundary.
     across = jnp.where(across > 1e-6 * q, across, 0)
-    t = _root_of_ratio(safe.relu(square - jnp.square(cost) / s), across)
+    t = _root_of_ratio(jax.nn.relu(square - jnp.square(cost) / s), across)
     along_gradient = jnp.where(feasible, -t, 0)
     along_cost = jnp.where(feasible, (t * r - cost) / s, cost_only)
     return CpoStep(
-        safe.with_nan(jnp.where(is_inactive, gradient_only, along_gradient), *given),
-        safe.with_nan(jnp.where(is_inactive, 0, along_cost), *given),
+        jnp.where(is_inactive, gradient_only, along_gradient),
+        jnp.where(is_inactive, 0, along_cost),
         feasible,
     )
 
@@ -388,7 +388,7 @@ def acer_trust_region(
     """
     norm, direction = safe.polar(kl_gradient)
     along = safe.dot(direction, gradient)[..., None]
-    excess = safe.relu(along - safe.divide(max_change, norm))
+    excess = jax.nn.relu(along - safe.divide(max_change, norm))
     return gradient - excess * direction
 
 

@@ -112,16 +112,15 @@ def vmpo_loss(
         use_stop_gradient,
     )
     steps = advantages.size * devices.number(axis_name)
-    # Steps of weight 0 may have log-probabilities of NaN or -inf.
-    policy_loss = -safe.product(steps * weights, sample_log_probs)
+    policy_loss = -steps * weights * safe.floored(sample_log_probs)
     kl_loss, alpha_loss = _shared.total_losses(
         kl_constraints, projection_operator, states=("advantages", policy_loss)
     )
     loss = (
-        safe.product(policy_loss_weight, policy_loss)
-        + safe.product(temperature_loss_weight, temperature_loss)
-        + safe.product(kl_loss_weight, kl_loss)
-        + safe.product(alpha_loss_weight, alpha_loss)
+        policy_loss_weight * policy_loss
+        + temperature_loss_weight * temperature_loss
+        + kl_loss_weight * kl_loss
+        + alpha_loss_weight * alpha_loss
     )
     terms = temperature_loss, policy_loss, kl_loss, alpha_loss
     return loss, MpoOutputs(*terms, weights, count)
@@ -189,7 +188,6 @@ def vmpo_compute_weights_and_temperature_loss(
         "temperature_constraint", temperature_constraint, projection_operator
     )
     rho = jnp.where(chosen, stop_if(use_stop_gradient, importance_weights), 0)
-    advantages = jnp.nan_to_num(advantages, nan=jnp.nan)  # Infinities become finite.
     # Relative to the best one: terms of size Â/η cancel in the gradient by η.
     best = devices.largest(advantages, rho > 0, axis_name)
     advantages = jnp.where(rho > 0, advantages, best)
@@ -248,9 +246,7 @@ def get_top_k_weights(
     del use_stop_gradient
     chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
     weights = chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
-    # NaN would be the highest advantage.
-    unknown = jnp.sum(jnp.isnan(scaled_advantages) & (restarting_weights != 0))
-    return jnp.where(devices.total(unknown, axis_name) > 0, jnp.nan, weights)
+    return weights
 
 
 def _top_k(
@@ -263,9 +259,8 @@ def _top_k(
     valid = restarting != 0
     number = devices.total(jnp.sum(valid, dtype=fraction.dtype), axis_name)
     count = jnp.maximum(indexing.part(fraction, number), 1)
-    # Finite, so that all valid steps come before the others.
-    finite = jax.lax.stop_gradient(jnp.nan_to_num(advantages, nan=jnp.nan))
-    here = jnp.where(valid, finite, -jnp.inf).reshape(-1)
+    here = jax.lax.stop_gradient(advantages)
+    here = jnp.where(valid, here, -jnp.inf).reshape(-1)
     order = jnp.argsort(devices.gather(here, axis_name), descending=True)
     chosen = meshes.unsort(order, jnp.arange(order.size) < count.astype(int))
     if axis_name is not None:

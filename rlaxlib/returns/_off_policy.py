@@ -93,7 +93,7 @@ def general_off_policy_returns_from_action_values(
         Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
         https://arxiv.org/abs/1602.04951
     """
-    q_t = safe.without(discount_t[:, None], q_t)
+    q_t = safe.floored(q_t)
     step = pick(q_t, a_t), safe.expectation(pi_t, q_t), r_t, discount_t, c_t
     returns = general_off_policy_returns_from_q_and_v(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -152,9 +152,9 @@ def general_off_policy_returns_from_q_and_v(
         x = jnp.pad(x[: r_t.size - 1], (0, 1))
         return streams.cut_traces(x, truncated_t, sample_mask)
 
-    q_t, c_t = cut(q_t), cut(c_t)
-    a = safe.product(discount_t, c_t)
-    b = r_t + (safe.product(discount_t, v_t) - safe.product(a, q_t))
+    q_t, c_t = safe.floored(cut(q_t)), cut(c_t)
+    a = discount_t * c_t
+    b = r_t + (streams.bootstrap(discount_t, v_t) - a * q_t)
     returns = backward(b, a, 0.0, truncated_t, sample_mask)
     return stop_if(stop_target_gradients, returns)
 
@@ -214,7 +214,7 @@ def importance_corrected_td_errors(
     """
     v_tm1, following = values[:-1], values[1:] if v_t is None else v_t
     delta = gradients.td_error(v_tm1, r_t, discount_t, following)
-    b, a = safe.product(rho_tm1, delta), safe.product(discount_t * lambda_, rho_tm1)
+    b, a = rho_tm1 * delta, discount_t * lambda_ * rho_tm1
     errors = backward(b, a, 0.0, truncated_t, sample_mask)
     return gradients.correction(errors, v_tm1, stop_target_gradients)
 
@@ -269,7 +269,7 @@ def tree_backup(
         Off-Policy Policy Evaluation*, 2000.
         https://scholarworks.umass.edu/cs_faculty_pubs/80
     """
-    c_t = safe.product(lambda_, pick(pi_t, a_t))
+    c_t = lambda_ * pick(pi_t, a_t)
     step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = general_off_policy_returns_from_action_values(
         *step, truncated_t=truncated_t, sample_mask=sample_mask

@@ -110,7 +110,7 @@ def vtrace(
     """
     step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_rho_threshold, clip_c_threshold
-    ratios = [safe.at_most(rho_tm1, clip) for clip in clips]
+    ratios = [jnp.minimum(rho_tm1, clip) for clip in clips]
     masks = truncated_t, sample_mask
     return _vtrace(step, ratios, masks, lambda_, stop_target_gradients).errors
 
@@ -231,7 +231,7 @@ def vtrace_td_error_and_advantage(
     """
     step = v_tm1, v_t, r_t, discount_t
     clips = clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold
-    ratios = [safe.at_most(rho_tm1, clip) for clip in clips]
+    ratios = [jnp.minimum(rho_tm1, clip) for clip in clips]
     masks = truncated_t, sample_mask
     return _vtrace(step, ratios, masks, lambda_, stop_target_gradients)
 
@@ -319,17 +319,16 @@ def _vtrace(
     v_tm1, v_t, r_t, discount_t = step
     rho, pg_rho, c = ratios
     delta = gradients.td_error(v_tm1, r_t, discount_t, v_t)
-    trace = safe.product(discount_t, safe.product(lambda_, c))
-    errors = backward(safe.weighted(rho, delta), trace, 0.0, *masks)
+    errors = backward(rho * delta, discount_t * lambda_ * c, 0.0, *masks)
     e_t = streams.at_next_valid(errors, *masks)
     # Without the reward, which is added last.
-    q = safe.product(discount_t, v_t + safe.product(lambda_, e_t))
-    estimates = stop_if(stop, (safe.weighted(pg_rho, r_t + (q - v_tm1)), r_t + q))
+    q = streams.bootstrap(discount_t, v_t + lambda_ * e_t)
+    estimates = stop_if(stop, (pg_rho * (r_t + (q - v_tm1)), r_t + q))
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *estimates)
 
 
 def _leaky_clip(rho: Array, threshold: Array, alpha: ArrayLike) -> Array:
     """Return `α min(ρ, threshold) + (1 - α) ρ`."""
-    excess = jnp.where(rho > threshold, rho - threshold, 0)
-    return safe.at_most(rho, threshold) + safe.product(1 - alpha, excess)
+    rho = jnp.minimum(rho, -safe.FLOOR)  # At α = 1, `0 * inf` would be NaN.
+    return (1 - alpha) * rho + alpha * jnp.minimum(rho, threshold)

@@ -15,7 +15,6 @@ import math
 import jax.numpy as jnp
 from jax.scipy import special
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Shaped, Static
 from rlaxlib.transforms import _shared
@@ -85,7 +84,7 @@ def _encode(
 ) -> Float[Array, "..., K"]:
     """Return truncated Gaussians over bins, in the dtype of the values."""
     e, s = edges.astype(x.dtype), ratio.astype(x.dtype)
-    x = safe.clip(x, e[0], e[-1])
+    x = jnp.clip(x, e[0], e[-1])
     sigma = s * (e[-1] - e[0]) / (e.size - 1)
     z = (jnp.broadcast_to(e, (*x.shape, e.size)) - x[..., None]) / sigma
     cdf = special.erf(z / math.sqrt(2))  # 2 Φ(z) - 1

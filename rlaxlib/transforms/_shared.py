@@ -51,7 +51,7 @@ def mean(probs: Array, bins: Array) -> Array:
     is_pair = jnp.broadcast_to(is_pair, probs.shape)
     weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
     bins = jnp.broadcast_to(bins, probs.shape)
-    return safe.dot(weights, safe.without(probs, bins))
+    return safe.dot(weights, bins)
 
 
 def two_hot(x: Array, b: Array) -> Array:

@@ -420,10 +420,10 @@ def power(
 
 def _magnitude(x: Array) -> Array:
     """Return `|x|`, 0 where it is infinite: transforms may give NaN there."""
-    # JAX differentiates `abs` to 0 at 0, where the derivative on the right is 1.
-    return jnp.where(jnp.isinf(x), 0, jnp.where(x < 0, -x, x))
+    # As a choice, so that the derivative at 0 is 1, not that of `sign`.
+    return jnp.where(x < 0, -x, x)
 
 
 def _with_sign(size: Array, x: Array) -> Array:
     """Return `size` with the sign of `x`, `x` where that is infinite."""
-    return jnp.where(jnp.isinf(x), x, jnp.where(x < 0, -size, size))
+    return jnp.where(x < 0, -size, size)

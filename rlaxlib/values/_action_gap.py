@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -67,7 +66,7 @@ def persistent_q_learning(
     """
     q_a_tm1 = pick(q_tm1, a_tm1)
     alpha, q_a_t = action_gap_scale, pick(q_t, a_tm1)
-    v_t = safe.product(1 - alpha, safe.largest(q_t)) + safe.product(alpha, q_a_t)
+    v_t = (1 - alpha) * jnp.max(q_t) + alpha * q_a_t
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -124,8 +123,8 @@ def advantage_learning(
         Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
     q_a_tm1 = pick(q_tm1, a_tm1)
-    r_t = r_t - safe.product(action_gap_scale, _gap(target_q_tm1, a_tm1))
-    v_t = safe.largest(target_q_t)
+    r_t = r_t - action_gap_scale * _gap(target_q_tm1, a_tm1)
+    v_t = jnp.max(target_q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -176,11 +175,11 @@ def persistent_advantage_learning(
     q_a_tm1 = pick(q_tm1, a_tm1)
     gap_tm1, gap_t = _gap(target_q_tm1, a_tm1), _gap(target_q_t, a_tm1)
     gap_t = jnp.where(discount_t == 0, 0.0, gap_t)
-    r_t = r_t - safe.product(action_gap_scale, jnp.minimum(gap_tm1, gap_t))
-    v_t = safe.largest(target_q_t)
+    r_t = r_t - action_gap_scale * jnp.minimum(gap_tm1, gap_t)
+    v_t = jnp.max(target_q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
 def _gap(q: Array, a: Array) -> Array:
     """Return the action gap, the best action value minus the one taken."""
-    return safe.largest(q) - pick(q, a)
+    return jnp.max(q) - pick(q, a)

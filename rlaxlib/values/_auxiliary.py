@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import checks, safe
+from rlaxlib._core import checks
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 from rlaxlib.values._multistep import q_lambda
@@ -122,7 +122,7 @@ def feature_control_rewards(
         return phi_tm1 - phi_t
     if discount is None:
         checks.fail('`discount` is None, must be given for "potential"')
-    return safe.product(discount.reshape(-1, 1), phi_t) - phi_tm1
+    return discount.reshape(-1, 1) * phi_t - phi_tm1
 
 
 @checked

@@ -77,7 +77,7 @@ def categorical_l2_project(
     def share(z: Array, p: Array) -> Array:
         return p * hats(z, z_q)
 
-    return sum_over(share, safe.without(probs, z_p), probs)
+    return sum_over(share, z_p, probs)
 
 
 @checked
@@ -125,8 +125,8 @@ def categorical_td_learning(
         Gabriel Barth-Maron and others, *Distributed Distributional Deterministic Policy
         Gradients*, 2018. https://arxiv.org/abs/1804.08617
     """
-    probs_t = jax.nn.softmax(safe.without(discount_t, v_logits_t))
-    z = r_t + safe.product(discount_t, safe.without(probs_t, v_atoms_t))
+    probs_t = jax.nn.softmax(v_logits_t)
+    z = r_t + discount_t * v_atoms_t
     target = categorical_l2_project(z, probs_t, v_atoms_tm1)
     target = gradients.stop_if(stop_target_gradients, target)
     return distributions.categorical_cross_entropy(target, v_logits_tm1)
@@ -181,9 +181,8 @@ def categorical_q_learning(
         Marc G. Bellemare, Will Dabney and Rémi Munos, *A Distributional Perspective on
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1707.06887
     """
-    probs_t = jax.nn.softmax(safe.without(discount_t, q_logits_t))
-    atoms_t = safe.without(discount_t, q_atoms_t)
-    q_t = safe.expectation(probs_t, atoms_t[None])
+    probs_t = jax.nn.softmax(q_logits_t)
+    q_t = safe.dot(probs_t, q_atoms_t[None])
     step = q_atoms_tm1, q_logits_tm1, a_tm1, r_t, discount_t, q_atoms_t, q_logits_t
     return categorical_double_q_learning(*step, q_t, stop_target_gradients)
 
@@ -231,7 +230,7 @@ def categorical_double_q_learning(
         Matteo Hessel and others, *Rainbow: Combining Improvements in Deep Reinforcement
         Learning*, 2017. https://arxiv.org/abs/1710.02298
     """
-    a_t = indexing.best(q_t_selector)
+    a_t = jnp.argmax(q_t_selector)
     logits_a_t = indexing.pick_slice(q_logits_t, a_t)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
     loss = categorical_td_learning(

@@ -57,8 +57,7 @@ def cosine_consistency_loss(
         https://arxiv.org/abs/2007.05929
     """
     targets = stop_if(stop_target_gradients, targets)
-    cosine = safe.dot(_normalize(predictions), _normalize(targets))
-    return -safe.clip(cosine, -1, 1)  # Rounding may exceed the bounds.
+    return -safe.dot(_normalize(predictions), _normalize(targets))
 
 
 def _normalize(x: Array) -> Array:

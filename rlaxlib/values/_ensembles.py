@@ -14,7 +14,6 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
 
@@ -64,11 +63,11 @@ def ensemble_value(
         Learning Without Exploration*, 2019. https://arxiv.org/abs/1812.02900
     """
     if kind == "min":
-        return safe.smallest(q)
+        return jnp.min(q)
     if kind == "mean":
         return jnp.mean(q)
-    low, high = safe.smallest(q), safe.largest(q)
-    return safe.product(mix, low) + safe.product(1 - mix, high)
+    low, high = jnp.min(q), jnp.max(q)
+    return mix * low + (1 - mix) * high
 
 
 @checked
@@ -110,4 +109,4 @@ def subset_minimum(
         Without a Model*, 2021. https://arxiv.org/abs/2101.05982
     """
     ranks = jnp.argsort(jax.random.bits(key, q.shape))
-    return safe.smallest(jnp.where(ranks < num_members, q, jnp.inf))
+    return jnp.min(jnp.where(ranks < num_members, q, jnp.inf))

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import safe
+from rlaxlib._core import safe, streams
 from rlaxlib._core.gradients import stop_if
-from rlaxlib._core.indexing import best, pick, pick_slice
+from rlaxlib._core.indexing import pick, pick_slice
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.values._shared import asymmetric_loss, hats
@@ -126,8 +126,8 @@ def expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    a_t = best(jnp.mean(dist_q_t_selector, axis=0))
-    y = r_t + safe.product(discount_t, pick_slice(dist_q_t, a_t, axis=1))
+    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
+    y = r_t + streams.bootstrap(discount_t, pick_slice(dist_q_t, a_t, axis=1))
     x = pick_slice(dist_q_tm1, a_tm1, axis=1)
     return expectile_regression_loss(
         x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients
@@ -223,8 +223,7 @@ def impute_expectile_samples(
         lambda state: state[0] > 0, narrow_down, (rounds, low, high)
     )
     _, low, high = state
-    samples = _samples((low + high) / 2, e, tau, n) + center
-    return safe.with_nan(samples, jnp.sum(e) + jnp.sum(tau))
+    return _samples((low + high) / 2, e, tau, n) + center
 
 
 @checked
@@ -277,10 +276,10 @@ def imputed_expectile_q_learning(
         Mark Rowland and others, *Statistics and Samples in Distributional Reinforcement
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
-    a_t = best(_means(dist_q_t_selector, tau_q_tm1))
+    a_t = jnp.argmax(_means(dist_q_t_selector, tau_q_tm1))
     e_t = pick_slice(dist_q_t, a_t, axis=1)
     samples_t = impute_expectile_samples(e_t, tau_q_tm1, num_samples)
-    y = r_t + safe.product(discount_t, samples_t)
+    y = r_t + streams.bootstrap(discount_t, samples_t)
     x = pick_slice(dist_q_tm1, a_tm1, axis=1)
     return expectile_regression_loss(
         x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients

@@ -18,7 +18,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
@@ -194,7 +194,7 @@ def q_lambda(
         Jing Peng and Ronald J. Williams, *Incremental Multi-Step Q-Learning*, 1994.
         https://doi.org/10.1016/B978-1-55860-335-6.50035-0
     """
-    v_t = safe.largest(q_t, axis=-1)
+    v_t = jnp.max(q_t, axis=-1)
     targets = returns.lambda_returns(
         r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
@@ -235,8 +235,8 @@ def watkins_trace(
         Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
         https://www.cs.rhul.ac.uk/~chrisw/thesis.html
     """
-    q_a_t, v_t = pick(q_t, a_t), safe.largest(q_t, axis=-1)
-    return safe.with_nan((q_a_t == v_t).astype(q_t.dtype), q_a_t, v_t)
+    q_a_t, v_t = pick(q_t, a_t), jnp.max(q_t, axis=-1)
+    return (q_a_t == v_t).astype(q_t.dtype)
 
 
 @checked
@@ -366,8 +366,7 @@ def retrace_continuous(
     last = r_t.size - 1
     log_rhos = log_rhos[:last]
     lambda_ = lambda_[:last] if lambda_.ndim else lambda_
-    # `min(1, exp(log_rhos))` would have a NaN gradient where `exp` overflows.
-    c_t = safe.product(lambda_, jnp.exp(safe.at_most(log_rhos, 0.0)))
+    c_t = lambda_ * jnp.exp(jnp.minimum(log_rhos, 0.0))
     step = q_t, v_t, r_t, discount_t, c_t
     targets = returns.general_off_policy_returns_from_q_and_v(
         *step, truncated_t=truncated_t, sample_mask=sample_mask

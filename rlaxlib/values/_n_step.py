@@ -10,9 +10,11 @@ for a batch.
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+
 from rlaxlib import returns
-from rlaxlib._core import gradients, safe
-from rlaxlib._core.indexing import best, pick
+from rlaxlib._core import gradients
+from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Static
 
@@ -70,7 +72,7 @@ def n_step_q_learning(
         Volodymyr Mnih and others, *Asynchronous Methods for Deep Reinforcement
         Learning*, section 4, 2016. https://arxiv.org/abs/1602.01783
     """
-    v_t = safe.largest(q_t, axis=-1)
+    v_t = jnp.max(q_t, axis=-1)
     targets = returns.n_step_bootstrapped_returns(
         r_t, discount_t, v_t, n, truncated_t=truncated_t, sample_mask=sample_mask
     )
@@ -125,7 +127,7 @@ def n_step_double_q_learning(
         Dan Horgan and others, *Distributed Prioritized Experience Replay*, section 3.1,
         2018. https://arxiv.org/abs/1803.00933
     """
-    v_t = pick(q_t_value, best(q_t_selector))
+    v_t = pick(q_t_value, jnp.argmax(q_t_selector, axis=-1))
     targets = returns.n_step_bootstrapped_returns(
         r_t, discount_t, v_t, n, truncated_t=truncated_t, sample_mask=sample_mask
     )

@@ -23,7 +23,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, indexing, safe
+from rlaxlib._core import checks, indexing, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
@@ -169,14 +169,14 @@ def quantile_q_learning(
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
     if dist_q_t_selector is None and q_t_selector is not None:
-        a_t = indexing.best(q_t_selector)
+        a_t = jnp.argmax(q_t_selector)
     elif dist_q_t_selector is not None and q_t_selector is None:
-        a_t = indexing.best(_means(dist_q_t_selector, weights))
+        a_t = jnp.argmax(_means(dist_q_t_selector, weights))
     else:
         checks.fail(
             "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
         )
-    y = r_t + safe.product(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
+    y = r_t + streams.bootstrap(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     step = x, tau_q_tm1, y, huber_param, stop_target_gradients
     return quantile_regression_loss(*step, normalize_huber=normalize_huber)
@@ -230,8 +230,7 @@ def quantile_expected_sarsa(
         Will Dabney and others, *Distributional Reinforcement Learning with Quantile
         Regression*, 2017. https://arxiv.org/abs/1710.10044
     """
-    dist_q_t = safe.without(probs_a_t[None], dist_q_t)
-    y = r_t + safe.product(discount_t, dist_q_t)
+    y = r_t + streams.bootstrap(discount_t, dist_q_t)
     y, pi = stop_if(stop_target_gradients, (y, probs_a_t))
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
 
@@ -370,7 +369,7 @@ def fqf_fraction_loss(
     """
     midpoints = quantiles_at_midpoints
     gradient = 2 * quantiles_at_fractions - midpoints[1:] - midpoints[:-1]
-    return safe.expectation(fractions[1:-1], jax.lax.stop_gradient(gradient))
+    return safe.dot(fractions[1:-1], jax.lax.stop_gradient(gradient))
 
 
 # --- Samples. ---
@@ -414,8 +413,7 @@ def tqc_targets(
     """
     critics, quantiles = dist_q_t.shape
     kept = critics * (quantiles - num_dropped)
-    # Sorted, NaN would be dropped as one of the highest values.
-    return safe.with_nan(jnp.sort(jnp.ravel(dist_q_t))[:kept], safe.largest(dist_q_t))
+    return jnp.sort(jnp.ravel(dist_q_t))[:kept]
 
 
 @checked
@@ -463,4 +461,5 @@ def energy_distance_loss(
 
 def _mean_distance(x: Array, y: Array) -> Array:
     """Return the mean of |x_i - y_j| over all pairs."""
-    return jnp.mean(safe.absolute(x[:, None] - y[None, :]))
+    d = x[:, None] - y[None, :]
+    return jnp.mean(jnp.sign(d) * d)  # Unlike `abs`, with a derivative of 0 at 0.

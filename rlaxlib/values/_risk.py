@@ -71,7 +71,6 @@ def conditional_value_at_risk(
     p = jnp.full_like(quantiles, 1 / quantiles.size) if probs is None else probs
     x, p = jax.lax.sort_key_val(quantiles, p)
     weights = jnp.clip(fraction - (jnp.cumsum(p) - p), 0, p)
-    weights = jnp.where(jnp.isnan(x), p, weights)  # Sorted last, beyond the tail.
     return safe.expectation(weights, x) / fraction
 
 

@@ -48,7 +48,8 @@ def asymmetric_loss(
     """
 
     def penalties(y_j: Array) -> Array:
-        return safe.asymmetric(y_j - x, tau, rho)
+        u = y_j - x
+        return jnp.where(u < 0, 1 - tau, tau) * rho(u)
 
     return jnp.sum(sum_over(penalties, y)) / y.size
 
@@ -57,10 +58,7 @@ def retrace_coefficients(
     a_t: Array, pi_t: Array, mu_t: Array, lambda_: Array, eps: Array
 ) -> Array:
     """Return the trace coefficients of Retrace, 0 for actions of neither policy."""
-    pi, mu = pick(pi_t, a_t), mu_t + eps
-    # `0 / 0` is NaN.
-    mu = jnp.where((pi == 0) & (mu == 0), 1, mu)
-    return safe.product(lambda_, jnp.minimum(1.0, pi / mu))
+    return lambda_ * jnp.minimum(1.0, safe.divide(pick(pi_t, a_t), mu_t + eps))
 
 
 def sum_over(function: Callable[..., Array], *samples: Array) -> Array:

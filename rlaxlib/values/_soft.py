@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import devices, legality, safe
+from rlaxlib._core import devices, legality
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -66,11 +66,10 @@ def soft_value(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    gaps, legal = legality.gaps(q, action_mask, temperature)
-    total = jnp.sum(jnp.exp(gaps))
-    # The logarithm of 0 has a NaN gradient.
-    log_total = jnp.log(jnp.where(jnp.any(legal), total, 1))
-    return devices.largest(q, legal, None) + temperature * log_total
+    gaps, largest, legal = legality.gaps(q, action_mask, temperature)
+    any_legal = jnp.any(legal)
+    total = jnp.where(any_legal, jnp.sum(jnp.exp(gaps)), 1)
+    return jnp.where(any_legal, largest[0], 0) + temperature * jnp.log(total)
 
 
 @checked
@@ -125,18 +124,9 @@ def mellowmax(
     higher = omega * small * small * (3 + omega * small)
     near = mean + jnp.sum(higher) / (6 * count)
     gaps, omega = jnp.where(is_near, 0, gaps), jnp.where(is_near, 1, omega)
-    far = _log_mean_exp(omega * gaps, legal, count) / omega
+    # The logarithm of a mean near 1 would cancel.
+    far = jnp.log1p(jnp.sum(jnp.expm1(omega * gaps)) / count) / omega
     return extreme + jnp.where(is_near, near, far)
-
-
-def _log_mean_exp(x: Array, legal: Array, count: Array) -> Array:
-    """Return `log((1/A) ∑_a exp(x(a)))` over legal actions, of `x` at most 0."""
-    # The logarithm of a mean near 1 cancels, and `log1p` that of one far below.
-    less = jnp.sum(safe.expm1(jnp.where(legal, x, 0))) / count
-    mean = jnp.sum(jnp.exp(x), where=legal) / count
-    is_close = less > -0.5
-    close = jnp.log1p(jnp.where(is_close, less, 0))
-    return jnp.where(is_close, close, jnp.log(jnp.where(is_close, 1, mean)))
 
 
 @checked
@@ -241,7 +231,7 @@ def munchausen_q_learning(
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
-    bonus = safe.at_least(temperature * log_pi, min_bonus)
-    r_t = r_t + safe.product(munchausen_coefficient, bonus)
+    bonus = jnp.maximum(temperature * log_pi, min_bonus)
+    r_t = r_t + munchausen_coefficient * bonus
     q_a_tm1, v_t = pick(q_tm1, a_tm1), soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)

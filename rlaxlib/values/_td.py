@@ -14,9 +14,11 @@ Functions take one transition. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
-from rlaxlib._core.indexing import best, pick
+from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int
 
@@ -247,7 +249,7 @@ def q_learning(
         Christopher J. C. H. Watkins and Peter Dayan, *Q-Learning*, 1992.
         https://doi.org/10.1007/BF00992698
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), safe.largest(q_t)
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), jnp.max(q_t)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -291,7 +293,7 @@ def double_q_learning(
         Hado van Hasselt, Arthur Guez and David Silver, *Deep Reinforcement Learning
         with Double Q-Learning*, 2016. https://arxiv.org/abs/1509.06461
     """
-    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t_value, best(q_t_selector))
+    q_a_tm1, v_t = pick(q_tm1, a_tm1), pick(q_t_value, jnp.argmax(q_t_selector))
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)
 
 
@@ -381,5 +383,5 @@ def qv_max(
         Reinforcement Learning Algorithms*, 2009.
         https://doi.org/10.1109/ADPRL.2009.4927532
     """
-    v_t = safe.largest(q_t)
+    v_t = jnp.max(q_t)
     return td_error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)

@@ -20,6 +20,8 @@ times `0` to `T - 1`. Functions take one trajectory. Use `jax.vmap` for a batch.
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+
 from rlaxlib import returns
 from rlaxlib._core import checks, gradients, safe
 from rlaxlib._core.gradients import stop_if
@@ -82,7 +84,7 @@ def transformed_lambda_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    v_t = _applied("apply_inv", tx_pair, safe.without(discount_t, v_t))
+    v_t = _applied("apply_inv", tx_pair, safe.floored(v_t))
     targets = returns.lambda_returns(
         r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
@@ -135,7 +137,7 @@ def transformed_n_step_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    v_t = _applied("apply_inv", tx_pair, safe.without(discount_t, v_t))
+    v_t = _applied("apply_inv", tx_pair, safe.floored(v_t))
     step = r_t, discount_t, v_t, n, lambda_t
     targets = returns.n_step_bootstrapped_returns(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -192,7 +194,7 @@ def transformed_general_off_policy_returns_from_action_values(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    q_t = _applied("apply_inv", tx_pair, safe.without(discount_t[:, None], q_t))
+    q_t = _applied("apply_inv", tx_pair, safe.floored(q_t))
     step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = returns.general_off_policy_returns_from_action_values(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -249,7 +251,7 @@ def transformed_q_lambda(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    step = r_t, discount_t, safe.largest(q_t, axis=-1), lambda_
+    step = r_t, discount_t, jnp.max(q_t, axis=-1), lambda_
     targets = transformed_lambda_returns(
         tx_pair, *step, truncated_t=truncated_t, sample_mask=sample_mask
     )

@@ -77,6 +77,7 @@ bsuite: .venv/with-examples  ## Run bsuite, where scores are missing; an hour of
 
 bench: .venv/with-examples,reference  ## Time learner steps beside rlax; about five minutes.
 	$(BIN)/python -m benchmarks --output benchmarks/results.md
+	$(BIN)/python tests/programs.py | tee -a benchmarks/results.md
 
 # JAX for the device is that of the system.
 gpu:  ## Measure on a GPU, for nine minutes; go on where it stopped. Small sizes: REHEARSE=1.

@@ -55,8 +55,6 @@ ROUNDED_TWICE = {
     "tree_map_zipped": _OF_USERS,
 }
 
-# Values out of range, of one step and of a stream.
-
 
 @functools.cache
 def collect() -> list[Row]:
@@ -158,6 +156,13 @@ def fields(state: Any, start: int = 0, name: str = "state") -> dict[str, int]:
 
 
 # --- Comparisons. ---
+
+
+def peer_inputs(row: Row) -> Arguments:
+    """Sample arguments for which rlax is right."""
+    if row.peer.make is None:
+        return row.inputs()
+    return to_jax(row.peer.make(np.random.default_rng(0)), np.float32)
 
 
 @contextlib.contextmanager

@@ -94,7 +94,7 @@ def test_value_and_gradient_equal_the_definition(row):
 
 @each_row("compared")
 def test_value_and_gradient_equal_those_of_rlax(row, rlax):
-    inputs = peer_inputs(row)
+    inputs = contract.peer_inputs(row)
 
     @jax.jit
     def program(inputs):
@@ -252,12 +252,6 @@ def assert_stops_targets_alone(row, name, slope, expected):
         f"the flag stops the gradient of `{name}`, which is no target of the row "
         f"{row.id}: add it to `Gradients(targets=...)`, or do not stop it"
     )
-
-
-def peer_inputs(row):
-    if row.peer.make is None:
-        return row.inputs()
-    return contract.to_jax(row.peer.make(np.random.default_rng(0)), np.float32)
 
 
 def parameters(function):

@@ -6,7 +6,6 @@ import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from contract import SINGLE, each_row
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -190,27 +189,6 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
             gradient = {name: np.where(before, gradient[name].T, 0).T for name in names}
             actual = contract.project(gradient, along)
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
-
-
-@each_row("multistep")
-def test_the_value_after_a_termination_may_be_anything(row):
-    inputs = row.inputs()
-    if not {"discount_t", "v_t"} <= inputs.keys():
-        pytest.skip("It has no such value.")
-    ended = inputs["discount_t"] == 0
-    program = jax.jit(lambda inputs: contract.gradient(row, row.call(), inputs))
-
-    def results(v_t):
-        gradient, outputs = program(inputs | {"v_t": v_t})
-        # The gradient by a discount depends on what is discounted.
-        return {
-            name: gradient[name] for name in gradient.keys() - {"discount_t"}
-        }, outputs
-
-    expected = results(inputs["v_t"])
-    for value in (-1e6, 1e6, np.inf, -np.inf, np.nan):
-        found = results(np.where(ended, np.float32(value), inputs["v_t"]))
-        contract.assert_close(found, expected, SINGLE, SINGLE * row.scale(inputs))
 
 
 @each_row("multistep", sample=True)

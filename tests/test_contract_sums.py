@@ -1,10 +1,8 @@
-"""Test sums of products in every public function: shared factors, weights of 0.
+"""Test sums of products in every public function, in a batch that shares a factor.
 
 XLA of some versions sums a product wrongly on a CPU if a large batch shares one factor,
 or both: see `shared_product.py`. Each argument is shared over the outer of
 two batch axes, then mapped over it alone.
-
-`0 * inf` is NaN, but an action of probability 0 adds nothing to an expectation.
 """
 
 import functools
@@ -108,76 +106,3 @@ def assert_alike(found, expected, message):
     finite = np.abs(expected[np.isfinite(expected)])
     scale = max(1.0, np.median(finite)) if finite.size else 1.0
     np.testing.assert_allclose(found, expected, 1e-4, 1e-4 * scale, err_msg=message)
-
-
-# --- Actions of probability 0. ---
-
-# Names of probabilities; arguments of logits have that word in their names.
-PROBABILITIES = ("labels", "pi_t", "probs", "probs_a_t", "weights")
-
-# Pairs of logits and values that are in no expectation.
-OTHERWISE = {
-    ("acer_policy_loss", "mu_logits"): "an expectation under the other policy",
-    ("categorical_double_q_learning", "q_logits_tm1"): "prediction of the target",
-    ("categorical_q_learning", "q_logits_tm1"): "prediction of the target",
-    ("categorical_td_learning", "v_logits_tm1"): "prediction of the target",
-    ("rpg_loss", "logits_t"): "the sum of all regrets, also of actions never taken",
-}
-
-
-def expectations():
-    """Yield a row, its probabilities or logits, and values of the same last axis."""
-    for row in contract.of_topic(contract.collect()):
-        drawn = row.make(np.random.default_rng(0))
-        names = [name for name in row.float_names if np.ndim(drawn[name])]
-        weights = [x for x in names if x in PROBABILITIES or "logits" in x]
-        for weight in weights:
-            for name in set(names) - set(weights):
-                is_alike = drawn[name].shape[-1] == drawn[weight].shape[-1]
-                is_action = last_axes(row, weight) & last_axes(row, name)
-                if is_alike and is_action and (row.name, weight) not in OTHERWISE:
-                    yield row, weight, name
-
-
-def last_axes(row, name):
-    return {axes[-1] for axes in row.specs[name].shapes if axes}
-
-
-EXPECTATIONS = contract.share(
-    sorted(expectations(), key=lambda x: (x[0].id, x[1:])), "expectations"
-)
-
-
-@pytest.mark.parametrize(
-    ("row", "weight", "name"),
-    EXPECTATIONS,
-    ids=[f"{row.id}-{weight}-{name}" for row, weight, name in EXPECTATIONS],
-)
-def test_an_action_of_probability_0_adds_nothing(row, weight, name):
-    inputs = row.inputs()
-    actions = inputs[weight].shape[-1]
-    for each in row.index_names:  # Another action is taken.
-        inputs[each] = jnp.where(inputs[each] == 1, 2 % actions, inputs[each])
-    zero = -jnp.inf if "logits" in weight else 0.0
-    inputs[weight] = inputs[weight].at[..., 1].set(zero)
-
-    @jax.jit
-    def program(value):
-        x = inputs | {name: inputs[name].at[..., 1].set(value)}
-        calls = [row.call(**row.setting(flag)) for flag in row.flags]
-        return [contract.gradient(row, call, x) for call in calls]
-
-    for value in (np.inf, -np.inf, np.nan):
-        results = zip(program(value), program(0.0), strict=True)
-        for (found, output), (expected, right) in results:
-            contract.assert_close(output, right, 1e-5, 1e-6)
-            for of in found:
-                # A transform of NaN has a gradient of NaN.
-                is_transformed = "tx_pair" in row.settings and np.isnan(value)
-                assert np.isfinite(found[of]).all() or is_transformed, of
-                # Those of the probability and of the value itself are free.
-                rest = [
-                    np.delete(x[of], 1, -1) if of in (weight, name) else x[of]
-                    for x in (found, expected)
-                ]
-                np.testing.assert_allclose(*rest, 1e-5, 1e-6, err_msg=of)

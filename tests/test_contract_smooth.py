@@ -1,0 +1,130 @@
+"""Test that no guard changes a value or a derivative where the plain expression is right.
+
+Arguments pass through zeros, ties and the bounds of their ranges. Wherever value, first
+and second derivative are the same on both sides, they are that at the point itself: a
+choice of a constant there, or a clip to one, is not.
+"""
+
+import zlib
+
+import contract
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlaxlib._core.specs import Interval
+
+STEP = 1e-4
+BETWEEN = (-2.0, -1.0, 0.0, 1.0, 2.0)
+FROM_BOUND = (2.0, 1.0, 0.0, 1.0, 2.0)  # Of each side the same.
+
+# Functions whose results jump at a point by their definition, each with the reason.
+EXCEPT = {}
+
+
+def range_of(row, name):
+    """Return the bounds that the signature states for an argument."""
+    spec = row.specs.get(name)
+    rules = [rule for rule in spec.rules if isinstance(rule, Interval)] if spec else []
+    if not rules:
+        return -np.inf, np.inf
+    low, high, has_low, has_high = rules[0]
+    return low if has_low else np.nan, high if has_high else np.nan
+
+
+def points(row, inputs):
+    """Yield arguments at a point, the argument that moves, and a direction of it."""
+    rng = np.random.default_rng(zlib.crc32(row.id.encode()))
+    floats = [name for name in row.variables if np.size(inputs[name])]
+    for name in floats:
+        x, (low, high) = inputs[name], range_of(row, name)
+        is_special = bool(row.specs.get(name) and row.specs[name].rules)
+        entry = tuple(rng.integers(size) for size in x.shape)
+        one = np.zeros_like(x)
+        one[entry] = 1.0
+        noise = rng.normal(size=x.shape)
+        if low <= 0 <= high:
+            yield at(inputs, name, np.where(one, 0.0, x)), name, one, low == 0
+            yield at(inputs, name, 0 * x), name, noise, low == 0
+        if low <= 1 == high:
+            yield at(inputs, name, np.where(one, 1.0, x)), name, -one, True
+        if x.size > 1 and not is_special:
+            yield at(inputs, name, np.full_like(x, 0.3)), name, noise, False
+        for other in floats:
+            alike = inputs[other].shape == x.shape and not is_special
+            if other > name and alike and not row.specs[other].rules:
+                yield at(inputs, name, inputs[other]), name, noise, False
+
+
+def at(inputs, name, x):
+    return inputs | {name: np.asarray(x)}
+
+
+def program_of(row, call, name):
+    """Compile values and derivatives as a function of arguments and a direction."""
+
+    def program(inputs, along):
+        free = {each: inputs[each] for each in row.variables}
+
+        def outputs(free):
+            found = jax.tree.leaves(call(**inputs | free))
+            return [x for x in found if contract.is_float(x)]
+
+        def gradient(free):
+            return jax.grad(lambda free: contract.weigh(outputs(free), 0))(free)
+
+        moved = {n: along if n == name else jnp.zeros_like(x) for n, x in free.items()}
+        if row.twice_differentiable:
+            first, second = jax.jvp(gradient, (free,), (moved,))
+        else:
+            first, second = gradient(free), {}
+        return outputs(free), first, second
+
+    return jax.jit(jax.vmap(program))
+
+
+def assert_continuous(found, label):
+    """Compare the third of five results with the limits from both sides."""
+    with np.errstate(invalid="ignore"):
+        left, right = 2 * found[1] - found[0], 2 * found[3] - found[4]
+        scale = np.max(np.abs(found[[0, 1, 3, 4]]))
+        # A tie of several entries has no limit: then no entry is compared.
+        spread = np.max(np.abs(left - right) + np.ptp(found[:2], 0))
+        distance = np.max(np.abs(found[2] - left))
+    assert not np.isfinite(spread) or distance <= spread + 1e-6 * (1 + scale), label
+
+
+ROWS = [
+    row
+    for row in contract.collect()
+    if row.gradients.exist and row.key is None and row.variables
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [(row, row.flags[-1]) for row in contract.covering_share(ROWS, "smooth")],
+    ids=lambda x: getattr(x, "id", ""),
+)
+def test_values_and_derivatives_are_continuous_at_zeros_ties_and_bounds(row, flag):
+    with contract.x64(True):
+        given = row.inputs(dtype=np.float64)
+        inputs = {n: np.asarray(x) for n, x in given.items()}
+        call = row.call(**row.setting(flag))
+        programs = {}
+        for point, name, along, is_bound in points(row, inputs):
+            label = name, point[name].tolist(), along.tolist()
+            if (row.name, name) in EXCEPT:
+                continue
+            steps = STEP * np.array(FROM_BOUND if is_bound else BETWEEN)
+            along = np.abs(along) * np.sign(np.sum(along)) if is_bound else along
+            shape = (-1, *[1] * along.ndim)
+            batch = {n: np.stack([x] * 5) for n, x in point.items()}
+            batch[name] = batch[name] + steps.reshape(shape) * along
+            program = programs.setdefault(name, program_of(row, call, name))
+            results = program(batch, np.stack([along] * 5))
+            for order, of in zip(("value", "first", "second"), results, strict=True):
+                for path, x in jax.tree_util.tree_leaves_with_path(of):
+                    where = (*label, order, jax.tree_util.keystr(path))
+                    assert_continuous(np.asarray(x, np.float64), where)

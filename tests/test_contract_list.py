@@ -1,10 +1,10 @@
 """Test the closed list of inputs that agents meet, in every function.
 
-CONTRIBUTING has the list, *What arrays may hold* of the guide explains it. Further lines
-of it have files of their own: masked logits `test_masked_logits.py`, ratios of distant
-policies `test_ratios.py`, ignored steps `test_contract_masks.py`, cuts
-`test_contract_streams.py`, half precision `test_contract.py`. `test_contract_smooth.py`
-tests that no guard changes anything elsewhere.
+CONTRIBUTING has the list, *What arrays may hold* of the guide explains it. Further
+lines of it have files of their own: masked logits `test_masked_logits.py`, ratios of
+distant policies `test_ratios.py`, ignored steps `test_contract_masks.py`, cuts
+`test_contract_streams.py`, half precision `test_contract.py`. That no guard changes
+anything elsewhere is tested in `test_contract_smooth.py`.
 """
 
 import annotations

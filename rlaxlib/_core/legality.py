@@ -13,27 +13,29 @@ ILLEGAL = -5e8  # Networks mask with -1e9, with minus infinity,
 LOWEST_HALF = -65504.0  # or with the lowest float, here that of float16.
 
 
+def masked(logits: Array, action_mask: Array | None) -> Array:
+    """Return logits, minus infinity where a mask, if there is one, is false."""
+    if action_mask is None:
+        return logits
+    return jnp.where(jnp.broadcast_to(action_mask, logits.shape), logits, -jnp.inf)
+
+
 def legal(logits: Array, action_mask: Array | None = None) -> Array:
     """Return which actions are legal, `[..., A]`: NaN is."""
-    legal = ~((logits < ILLEGAL) | (logits == LOWEST_HALF))
-    if action_mask is None:
-        return legal
-    return legal & jnp.broadcast_to(action_mask, legal.shape)
+    logits = masked(logits, action_mask)
+    return ~((logits < ILLEGAL) | (logits == LOWEST_HALF))
 
 
-def gaps(
-    logits: Array, action_mask: Array | None = None, temperature: ArrayLike = 1.0
-) -> tuple[Array, Array, Array]:
-    """Return the logits minus the largest, divided by the temperature.
+def largest(logits: Array) -> Array:
+    """Return the largest logit, 0 if no action is legal, `[..., 1]`."""
+    highest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    return jnp.where(legal(highest), highest, 0)
 
-    The gaps of illegal actions are finite, and have an exponential of 0.
 
-    Returns:
-        The gaps `[..., A]`; the largest logit `[..., 1]`, or half the floor if no
-        action is legal; and which actions are legal, `[..., A]`.
+def gaps(logits: Array, highest: Array, temperature: ArrayLike) -> Array:
+    """Return logits minus the highest one, divided by the temperature.
+
+    Those of illegal actions are finite, and have an exponential of 0.
     """
-    is_legal = legal(logits, action_mask)
-    logits = jnp.where(is_legal, logits, safe.FLOOR)
-    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    largest = jnp.maximum(largest, 0.5 * safe.FLOOR)
-    return (logits - largest) / temperature, largest, is_legal
+    logits = jnp.where(logits < ILLEGAL, safe.FLOOR, logits)
+    return (logits - highest) / temperature

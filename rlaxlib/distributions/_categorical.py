@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from rlaxlib._core import ratios, safe, streams
 from rlaxlib._core.functions import FunctionTuple
+from rlaxlib._core.legality import legal
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._shared import Function, legal_softmax
@@ -222,7 +223,7 @@ def categorical_cross_entropy(
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
     log_q = legal_softmax(logits, action_mask).log_probs
-    return -safe.expectation(labels, log_q)
+    return -safe.dot(labels, log_q)
 
 
 @checked
@@ -498,6 +499,6 @@ class ClippedEntropySoftmax(Softmax):
             ArgumentError: If a shape or dtype is wrong.
         """
         pi = legal_softmax(logits, action_mask, self.temperature)
-        n_legal = jnp.sum(pi.legal, axis=-1, dtype=logits.dtype)
+        n_legal = jnp.sum(legal(pi.logits), axis=-1, dtype=logits.dtype)
         largest = jnp.log(jnp.maximum(n_legal, 1))
         return jnp.minimum(pi.entropy(), self.entropy_clip * largest)

@@ -84,8 +84,7 @@ def unimix_logits(
     count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
     uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
     mixture = (1 - mix) * p.probs + mix * uniform
-    # Without a mix, a probability may underflow, but not its logarithm.
-    return safe.log(mixture, jnp.where(p.legal, p.log_probs, -jnp.inf))
+    return safe.log(mixture)
 
 
 @checked

@@ -22,16 +22,20 @@ class LegalSoftmax(NamedTuple):
     """A softmax over legal actions.
 
     Attributes:
+        logits: The logits, minus infinity where a mask is false, `[..., A]`.
+        largest: The largest of them, `[..., 1]`.
+        temperature: The temperature, `[]`.
         gaps: Logits minus the largest, divided by the temperature, `[..., A]`. Those of
             illegal actions are finite, and have an exponential of 0.
         total: The sum of their exponentials, 1 if no action is legal, `[..., 1]`.
-        legal: True for legal actions, `[..., A]`.
         any_legal: Whether an action is legal, `[..., 1]`.
     """
 
+    logits: Array
+    largest: Array
+    temperature: ArrayLike
     gaps: Array
     total: Array
-    legal: Array
     any_legal: Array
 
     @property
@@ -41,32 +45,45 @@ class LegalSoftmax(NamedTuple):
 
     @property
     def log_probs(self) -> Array:
-        """The log-probabilities, minus infinity for illegal actions, `[..., A]`.
+        """The log-probabilities, 0 if no action is legal, `[..., A]`.
 
-        They are 0 if no action is legal.
+        Those of illegal actions are finite, so that 0 times one is 0.
         """
-        illegal = jnp.where(self.any_legal, -jnp.inf, 0)
-        return jnp.where(self.legal, self.gaps - jnp.log(self.total), illegal)
+        return jnp.where(self.any_legal, self.gaps - jnp.log(self.total), 0)
 
     def log_prob(self, sample: Array) -> Array:
-        """Return log-probabilities of actions `[...]` or `[N, ...]`."""
-        log_probs = self.log_probs
-        shape = (*sample.shape, log_probs.shape[-1])
-        return indexing.pick(jnp.broadcast_to(log_probs, shape), sample)
+        """Return log-probabilities of actions `[...]` or `[N, ...]`.
+
+        Those of illegal actions are minus infinity, or 0 if no action is legal.
+        """
+        each = self.largest, jnp.log(self.total), self.any_legal
+        largest, log_total, any_legal = (
+            jnp.broadcast_to(x[..., 0], sample.shape) for x in each
+        )
+        # The logit is picked, which needs no array of all log-probabilities.
+        shape = (*sample.shape, self.logits.shape[-1])
+        logit = indexing.pick(jnp.broadcast_to(self.logits, shape), sample)
+        log_prob = legality.gaps(logit, largest, self.temperature) - log_total
+        illegal = jnp.where(any_legal, -jnp.inf, 0)
+        return jnp.where(legality.legal(logit) & any_legal, log_prob, illegal)
 
     def entropy(self) -> Array:
         """Return the entropy `[...]`: the logarithm of the sum minus the mean gap."""
-        return jnp.log(self.total[..., 0]) - jnp.sum(self.probs * self.gaps, axis=-1)
+        mean = jnp.sum(jnp.exp(self.gaps) * self.gaps, axis=-1) / self.total[..., 0]
+        return jnp.log(self.total[..., 0]) - mean
 
 
 def legal_softmax(
     logits: Array, action_mask: Array | None, temperature: ArrayLike = 1.0
 ) -> LegalSoftmax:
     """Return the softmax of logits `[..., A]`, where an `action_mask` allows it."""
-    gaps, _, legal = legality.gaps(logits, action_mask, temperature)
+    logits = legality.masked(logits, action_mask)
+    largest = legality.largest(logits)
+    gaps = legality.gaps(logits, largest, temperature)
     total = jnp.sum(jnp.exp(gaps), axis=-1, keepdims=True)
-    any_legal = total > 0  # The largest term is 1.
-    return LegalSoftmax(gaps, jnp.where(any_legal, total, 1), legal, any_legal)
+    any_legal = total != 0  # The largest term is 1.
+    total = jnp.where(any_legal, total, 1)
+    return LegalSoftmax(logits, largest, temperature, gaps, total, any_legal)
 
 
 # --- Normal distributions. A sigma has shape `[]`, `[D]` or that of its mean. ---

@@ -91,7 +91,7 @@ def bcq_action_mask(
         Scott Fujimoto and others, *Benchmarking Batch Deep Reinforcement Learning
         Algorithms*, 2019. https://arxiv.org/abs/1910.01708
     """
-    gaps = legality.gaps(log_prob)[0]
+    gaps = log_prob - legality.largest(log_prob)
     return legality.legal(log_prob) & (gaps > jnp.log(threshold))
 
 

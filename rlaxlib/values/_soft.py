@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import devices, legality
+from rlaxlib._core import devices, legality, safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -66,10 +66,10 @@ def soft_value(
         Tuomas Haarnoja and others, *Reinforcement Learning with Deep Energy-Based
         Policies*, 2017. https://arxiv.org/abs/1702.08165
     """
-    gaps, largest, legal = legality.gaps(q, action_mask, temperature)
-    any_legal = jnp.any(legal)
-    total = jnp.where(any_legal, jnp.sum(jnp.exp(gaps)), 1)
-    return jnp.where(any_legal, largest[0], 0) + temperature * jnp.log(total)
+    q = legality.masked(q, action_mask)
+    largest = legality.largest(q)
+    total = jnp.sum(jnp.exp(legality.gaps(q, largest, temperature)))
+    return largest[0] + temperature * safe.log(total, otherwise=0)
 
 
 @checked

@@ -322,7 +322,7 @@ def standardize(
         σ² = (1/(n - ddof)) ∑_i (x_i - μ)²
 
     PPO in PyTorch has a `ddof` of 1, and :math:`ε = 10⁻⁸`. If all unmasked entries are
-    equal, the result and its gradient are 0. If one is NaN or infinite, all become NaN.
+    equal, the result is 0, and so is its gradient if :math:`ε = 0`.
 
     Args:
         x: Array, such as advantages, shape `[...]`.
@@ -348,9 +348,7 @@ def standardize(
     """
     mask = jnp.ones_like(x, bool) if mask is None else _mask(mask, x)
     found = moments.of(x, mask, axis_name)
-    stddev = found.stddev(ddof)
-    divisor = jnp.where(stddev == 0, 0, stddev + epsilon)
-    return jnp.where(mask, safe.divide(found.deviations, divisor), 0)
+    return safe.divide(found.deviations, found.stddev(ddof) + epsilon)
 
 
 def _broadcast_left(source: Array, target: Array) -> Array:

@@ -390,8 +390,7 @@ def dormant_fraction(
     dormant = plasticity.redo_mask(
         activations, threshold, sample_mask=sample_mask, axis_name=axis_name
     )
-    size = devices.total(jnp.sum(jnp.abs(activations)), axis_name)
-    return jnp.mean(dormant, dtype=size.dtype)
+    return jnp.mean(dormant, dtype=activations.dtype)
 
 
 @checked
@@ -422,7 +421,7 @@ def effective_rank(
         axis_name: Mapped axis name, or names, of the inputs; or None.
 
     Returns:
-        The rank, an integer, shape `[]`; 0 if all features are 0, or one is NaN.
+        The rank, an integer, shape `[]`; 0 if all features are 0.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -490,7 +489,7 @@ def check_trajectory(
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
         v_t: Values of the next observations, shape `[T]`; or None. Where an episode
-            terminates, a value may be anything.
+            terminates, minus infinity is valid, too.
 
     Returns:
         True for each consistent step, shape `[T]`.
@@ -512,10 +511,12 @@ def check_trajectory(
     mask = streams.filled(sample_mask, r_t)
     cut = jnp.broadcast_to(False if truncated_t is None else truncated_t, r_t.shape)
     in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
+    # The largest value of a terminal state without legal actions is minus infinity.
+    is_value = jnp.isfinite(v_t) | (ended & (v_t == -jnp.inf))
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
-        (mask & ~ended & ~jnp.isfinite(v_t), f"`v_t` {at}, must be finite", v_t),
+        (mask & ~is_value, f"`v_t` {at}, must be finite", v_t),
         (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
         (
             mask & cut & ended,

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, devices, safe, streams
+from rlaxlib._core import checks, devices, ratios, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -101,7 +101,8 @@ def off_policy_evaluation(
         axis_name: Mapped axis name, or names, of the trajectories; or None.
 
     Returns:
-        Estimated value, shape `[]`.
+        Estimated value, shape `[]`. Without self-normalisation, a product of ratios and
+        discounts is at most :math:`e^{40}`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong, or values
@@ -144,8 +145,7 @@ def off_policy_evaluation(
     r, q, v = (streams.valid(x, valid) for x in (r, q, v))
     w, count = _weights(rho, gamma, is_given, kind, axis_name)
     w_before = gamma * jnp.concatenate([first / count, w[:, :-1]], axis=1)
-    terms = _weighted(w, r - q) + _weighted(w_before, v)
-    return devices.total(jnp.sum(terms), axis_name)
+    return devices.total(jnp.sum(w * (r - q) + w_before * v), axis_name)
 
 
 @checked
@@ -345,14 +345,6 @@ def bootstrap_interval(
     return BootstrapInterval(*ends)
 
 
-def _weighted(weight: Array, x: Array) -> Array:
-    """Return `weight * x`, 0 where one is 0, even if the other is infinite.
-
-    A product of 200 ratios of 2 overflows, and most rewards are 0.
-    """
-    return weight * x
-
-
 def _weights(
     rho: Array, gamma: Array, is_given: Array, kind: str, axis_name: AxisName | None
 ) -> tuple[Array, Array]:
@@ -373,10 +365,9 @@ def _weights(
     # The product of ratios alone may overflow where that with the discounts does not.
     log_discount = jnp.cumsum(jnp.log(gamma), axis=1)
     if not kind.startswith("w"):
-        return jnp.exp(log_ratio + log_discount) / number, number
+        return ratios.ratio(log_ratio + log_discount) / number, number
     # Relative to the largest, products of a thousand ratios do not overflow.
-    counts = is_given[:, None] & ~jnp.isneginf(log_ratio)
-    largest = devices.largest(log_ratio, counts, axis_name, axis=0)
-    ratio = jnp.where(counts, jnp.exp(log_ratio - largest[None]), 0)
+    largest = devices.largest(log_ratio, is_given[:, None], axis_name, axis=0)
+    ratio = jnp.where(is_given[:, None], jnp.exp(log_ratio - largest[None]), 0)
     total = devices.total(jnp.sum(ratio, axis=0), axis_name)
     return jnp.exp(log_discount) * safe.divide(ratio, total[None]), number

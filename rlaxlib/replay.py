@@ -127,11 +127,9 @@ def rank_probabilities(
     """
     p, alpha = stop_gradient((priorities, exponent))
     exists = streams.filled(sample_mask, p)
-    largest = float(jnp.finfo(p.dtype).max)  # Below infinity if p is not.
-    order = jnp.argsort(jnp.where(exists, jnp.minimum(-p, largest), jnp.inf))
+    order = jnp.argsort(jnp.where(exists, -p, jnp.inf))
     ranks = meshes.unsort(order, jnp.arange(1, p.size + 1, dtype=p.dtype))
-    shares = jnp.where(jnp.isnan(p), p, ranks**-alpha)
-    return _normalize(shares, exists, None)
+    return _normalize(ranks**-alpha, exists, None)
 
 
 @checked
@@ -267,7 +265,7 @@ def stratified_sample(
 
     Returns:
         Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
-        probabilities are 0, or one is NaN.
+        probabilities are 0.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
@@ -311,7 +309,7 @@ def systematic_resample(
 
     Returns:
         Indices in ascending order, shape `[num_samples]`; the out-of-range N if all
-        weights are 0, or one is NaN.
+        weights are 0.
 
     Raises:
         ArgumentError: If a shape, dtype, integer or NumPy value is wrong.
@@ -419,5 +417,4 @@ def _invert(weights: Array, offsets: Array, num_samples: int) -> Array:
     total = bounds[-1]
     points = (jnp.arange(num_samples, dtype=weights.dtype) + offsets) / num_samples
     points = jnp.minimum(points * total, jnp.nextafter(total, jnp.zeros_like(total)))
-    indices = meshes.search(bounds, points)
-    return jnp.where(jnp.isnan(cumulative[-1]), weights.size, indices)
+    return meshes.search(bounds, points)

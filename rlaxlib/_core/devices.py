@@ -38,7 +38,10 @@ def gather(x: Array, axis_name: AxisName | None) -> Array:
 
 
 def largest(
-    x: Array, mask: Array, axis_name: AxisName | None, axis: int | None = None
+    x: Array,
+    mask: Array,
+    axis_name: AxisName | None,
+    axis: int | tuple[int, ...] | None = None,
 ) -> Array:
     """Return the largest unmasked entry of all devices, with its gradient stopped.
 

@@ -30,13 +30,6 @@ def search(bounds: Array, points: Array) -> Array:
     return cast(Array, jax.lax.fori_loop(0, bounds.size.bit_length(), halve, ends)[0])
 
 
-def segment_sums(x: Array, indices: Array, size: int) -> Array:
-    """Return `jax.ops.segment_sum(x, indices, size)`, over all axes of `x`."""
-    is_of_segment = jax.nn.one_hot(indices, size, dtype=bool)
-    terms = jnp.where(is_of_segment, jnp.expand_dims(x, -1), 0)
-    return jnp.sum(terms, tuple(range(x.ndim)))
-
-
 def take(x: Array, indices: Array) -> Array:
     """Return `x.at[indices].get(mode="fill", fill_value=nan)` of a vector, by a sum."""
     entries = jnp.broadcast_to(x, (*indices.shape, x.size))
@@ -49,12 +42,12 @@ def unsort(order: Array, x: Array) -> Array:
 
 
 def write(memory: Array, rows: Array, start: Array) -> Array:
-    """Return `memory.at[(start + jnp.arange(n)) % size].set(rows)`, by a roll.
+    """Return `memory.at[(start + jnp.arange(n)) % size].set(rows)`, by a gather.
 
     The memory is a ring of `size` rows, of which at most all are written.
     """
-    size, new = len(memory), len(rows)
-    padding = [(0, size - new)] + [(0, 0)] * (rows.ndim - 1)
-    rolled = jnp.roll(jnp.pad(rows, padding), start, axis=0)
-    is_new = (jnp.arange(size, dtype=start.dtype) + (size - start)) % size < new
-    return jnp.where(is_new.reshape(-1, *[1] * (rows.ndim - 1)), rolled, memory)
+    size = jnp.asarray(len(memory), start.dtype)
+    place = jax.lax.rem(jnp.arange(len(memory), dtype=start.dtype) + (size - start), size)
+    new = jnp.take(rows, place, axis=0, mode="clip")
+    is_new = place < len(rows)
+    return jnp.where(is_new.reshape(-1, *[1] * (rows.ndim - 1)), new, memory)

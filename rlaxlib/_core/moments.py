@@ -1,7 +1,9 @@
-"""Moments of unmasked entries over all devices, and sums of very many terms.
+"""What moments need in single precision.
 
-Sums carry their rounding errors on: single precision alone rounds away every term of
-less than 6e-8 of a sum, which after millions of terms are all of them.
+- `of`: moments relative to an entry, exact for equal entries, and precise far from 0.
+- `merge`: moments of two samples, by differences of means, not of squares.
+- `add`: a sum that carries its rounding error on. Single precision alone rounds away
+  every term of less than 6e-8 of a sum, which after millions of terms are all of them.
 """
 
 from __future__ import annotations
@@ -37,9 +39,12 @@ class Moments(NamedTuple):
 
 
 def of(
-    x: Array, mask: Array, axis_name: AxisName | None = None, axis: int | None = None
+    x: Array,
+    mask: Array,
+    axis_name: AxisName | None = None,
+    axis: int | tuple[int, ...] | None = None,
 ) -> Moments:
-    """Return the moments over an axis, or over all, of unmasked entries.
+    """Return the moments over axes, or over all, of unmasked entries.
 
     The mask has the shape of `x`, or axes of size 1 in place of those that are kept.
     """
@@ -78,23 +83,18 @@ def merge(
 ) -> tuple[Array, ...]:
     """Return the moments of two samples, of which the other has a weight in [0, 1].
 
+    ::
+
+        μ' = μ + a δ,   σ'² = σ² + a [s² - σ² + (1 - a) δ²],   δ = x̄ - μ
+
     Moments are a mean, a variance, and their rounding errors.
     """
     mean, variance, mean_rest, variance_rest = one
     a = weight.astype(mean.dtype)
-    d_mean, d_variance, d_mean_rest, d_variance_rest = (
+    delta, growth, delta_rest, growth_rest = (
         y - x for x, y in zip(one, other, strict=True)
     )
-    step = variance_step(d_variance, d_mean + d_mean_rest, a)
-    mean, mean_rest = add(mean, mean_rest + a * d_mean_rest, a * d_mean)
-    variance, variance_rest = add(variance, variance_rest + a * d_variance_rest, step)
+    step = a * (growth + (1 - a) * jnp.square(delta + delta_rest))
+    mean, mean_rest = add(mean, mean_rest + a * delta_rest, a * delta)
+    variance, variance_rest = add(variance, variance_rest + a * growth_rest, step)
     return mean, variance, mean_rest, variance_rest
-
-
-def variance_step(growth: Array, difference: Array, weight: Array) -> Array:
-    """Return by how much a variance grows in a mixture with another distribution.
-
-    The growth and the difference are those of its variance and of its mean.
-    """
-    # A small weight would be rounded away in `(1 - weight) * variance`.
-    return weight * (growth + (1 - weight) * jnp.square(difference))

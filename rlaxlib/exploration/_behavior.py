@@ -125,8 +125,7 @@ def ez_greedy(
             repeated.
 
     Returns:
-        A tuple of two: the action, shape `[]`, which is -1 if it is greedy and the
-        value of a legal action is NaN; and the next `EzGreedyState`.
+        A tuple of two: the action, shape `[]`, and the next `EzGreedyState`.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

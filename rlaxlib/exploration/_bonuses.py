@@ -260,8 +260,7 @@ def knn_entropy_reward(
         axis_name: Mapped axis name, or names, whose batches are searched too; or None.
 
     Returns:
-        Rewards :math:`r_i`, shape `[N]`, without a gradient. An embedding that is not
-        finite gets NaN, and is not a neighbour of others.
+        Rewards :math:`r_i`, shape `[N]`, without a gradient.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or `num_neighbors` is out of range.
@@ -287,9 +286,7 @@ def knn_entropy_reward(
         )
     negated, _ = _shared.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
-    d = jnp.mean(distances, axis=1) if average else distances[:, -1]
-    finite = jnp.all(jnp.isfinite(x), axis=1)
-    return jnp.where(finite, jnp.log1p(d), jnp.nan)
+    return jnp.log1p(jnp.mean(distances, axis=1) if average else distances[:, -1])
 
 
 @checked

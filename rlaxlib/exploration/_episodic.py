@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import checks, meshes
+from rlaxlib._core import checks, meshes, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Real, Static
 from rlaxlib.exploration import _shared
@@ -20,8 +20,8 @@ class IntrinsicRewardState(NamedTuple):
     """Episodic memory and running mean distance of an agent.
 
     Attributes:
-        memory: Embeddings of the states seen, shape `[N, D]`. A row that is not finite
-            is empty: `IntrinsicRewardState(jnp.full((N, D), jnp.inf))` has no memory.
+        memory: Embeddings of the states seen, shape `[N, D]`. Rows of infinity are
+            empty: `IntrinsicRewardState(jnp.full((N, D), jnp.inf))` has no memory.
         next_memory_index: Row to write next, shape `[]`.
         distance_sum: Sum of all squared distances, in single precision, shape `[]`.
         distance_count: Number of these distances, shape `[]`.
@@ -68,8 +68,7 @@ def episodic_memory_intrinsic_rewards(
     In Never Give Up, multiply the reward by lifelong novelty, clipped to [1, 5].
 
     Args:
-        embeddings: Embeddings, shape `[T, D]`. One that is not finite gets a reward of
-            NaN, and is neither counted nor remembered.
+        embeddings: Embeddings, shape `[T, D]`.
         num_neighbors: Number :math:`K` of neighbours, in [1, inf) and at most
             `max_memory_size`.
         reward_scale: Scale :math:`β`, in [0, inf), shape `[]`; or that of each
@@ -131,30 +130,23 @@ def _rewards(
 ) -> tuple[Float[Array, "T"], IntrinsicRewardState]:
     """Return the rewards and the next state."""
     negated, _ = _shared.nearest(state.memory, embeddings, num_neighbors)
-    is_found = jnp.isfinite(negated)
+    is_found = jnp.isfinite(negated)  # Empty rows are not.
     squares = jnp.where(is_found, -negated, 0)  # d_k²
     total = state.distance_sum + jnp.sum(squares)
     count = state.distance_count + jnp.sum(is_found, dtype=state.distance_count.dtype)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
-    scale = jnp.where(scale == 0, 1, scale)  # Avoids 0 / 0 if the constant is 0.
-    rho = jax.nn.relu(squares / scale - xi)
+    rho = jax.nn.relu(safe.divide(squares, scale) - xi)
     kernel = jnp.where(is_found, epsilon / (rho + epsilon), 0)
-    # The gradient of the square root is infinite at 0.
-    tiny = float(np.finfo(kernel.dtype).tiny)
-    s = jnp.sqrt(jnp.maximum(jnp.sum(kernel, axis=-1), tiny)) + c
+    s = safe.sqrt(jnp.sum(kernel, axis=-1)) + c
     rewards = jnp.where(s > s_max, 0, beta / s)
-    is_finite = jnp.all(jnp.isfinite(embeddings), axis=-1)
     memory, index = _remember(state, embeddings)
-    state = IntrinsicRewardState(memory, index, total, count)
-    return jnp.where(is_finite, rewards, jnp.nan), state
+    return rewards, IntrinsicRewardState(memory, index, total, count)
 
 
 def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Array]:
     """Write embeddings over the oldest rows, and return the memory and next index."""
     size, new = len(state.memory), len(embeddings)
     kept = min(new, size)  # The last embeddings, as no row may be written twice.
-    rows = embeddings[new - kept :]
-    rows = jnp.where(jnp.isfinite(rows), rows, jnp.inf)  # An empty row is not finite.
-    start = state.next_memory_index
-    memory = meshes.write(state.memory, rows, (start + (new - kept)) % size)
-    return memory, (start + new) % size
+    start = jax.lax.rem(state.next_memory_index + (new - kept), size)
+    memory = meshes.write(state.memory, embeddings[new - kept :], start)
+    return memory, jax.lax.rem(start + kept, size)

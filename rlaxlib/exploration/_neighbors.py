@@ -41,9 +41,9 @@ def knn_query(
 
         i_{q,k} = index of the kth smallest of ‖y_q - x_1‖², …, ‖y_q - x_N‖²
 
-    The search is exact. A point that is not finite is infinitely far from all others,
-    so rows of infinity can mark empty slots. Of points at the same distance, the first
-    comes first. Gradients flow through the neighbours only.
+    The search is exact. Of points at the same distance, the first comes first. Rows of
+    infinity can mark empty slots: they are infinitely far from all finite points.
+    Gradients flow through the neighbours only.
 
     Args:
         data: Points :math:`x` to search, floats or integers, shape `[N, D]`.

@@ -36,7 +36,7 @@ def nearest(data: Array, points: Array, count: int) -> tuple[Array, Array]:
     fixed = jax.lax.stop_gradient((data, points))
     found, indices = search(*fixed, count, _squared_distance)
     finite = jnp.isfinite(found)
-    # Mask before the square: its gradient at infinity would be 0 * inf, which is NaN.
+    # Empty rows are infinite: the gradient of the square would be `0 * inf`.
     offset = jnp.where(finite[..., None], points[:, None] - data[indices], 0)
     negated = -jnp.sum(jnp.square(offset), axis=-1)
     return jnp.where(finite, negated, found), indices
@@ -59,6 +59,5 @@ def search(
 
 
 def _squared_distance(x: Array, y: Array) -> Array:
-    """Return ‖x - y‖² of two points `[D]`, infinite if one of them is not finite."""
-    squared = jnp.sum(jnp.square(x - y))
-    return jnp.where(jnp.isnan(squared), jnp.inf, squared)
+    """Return ‖x - y‖² of two points `[D]`."""
+    return jnp.sum(jnp.square(x - y))

@@ -213,10 +213,11 @@ class Ema(FunctionTuple):
         def mix(x: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
             x, a = _clean(x, mean, sample_mask), fraction.astype(mean.dtype)
             new = average(x)
-            new_variance = average(jnp.square(x - new))
-            change, growth = new - mean, new_variance - variance
-            step = moments.variance_step(growth, change, a)
-            return mean + a * change, variance + step
+            growth = average(jnp.square(x - new)) - variance
+            delta = new - mean
+            # `(1 - a) * variance` would round a small fraction away.
+            variance += a * (growth + (1 - a) * jnp.square(delta))
+            return mean + a * delta, variance
 
         mean, variance = _map_to_trees(2, mix, tree, state.mean, state.variance)
         state = EmaState(mean, variance, weight)

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib._core import checks, devices, dtypes, indexing, meshes, moments, streams
+from rlaxlib import arrays
+from rlaxlib._core import checks, dtypes, indexing, meshes, moments, safe
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
@@ -230,7 +231,8 @@ def art(
 
     ::
 
-        σ'² = σ² + β_n [mean((x - x̄)²) - σ² + (1 - β_n) (x̄ - μ)²],
+        μ' = μ + β_n δ,   σ'² = σ² + β_n [s² - σ² + (1 - β_n) δ²],
+        δ = x̄ - μ,   s² = mean((x - x̄)²),
 
     where :math:`σ` is the scale, or :math:`σ² = ν - μ²` if the scale was clipped.
 
@@ -268,23 +270,24 @@ def art(
     """
     if not targets.size:
         checks.fail("`targets.size` is 0, must be at least 1")
-    x, step_size, scale_lb, scale_ub = (
-        each.astype(state.shift.dtype)
-        for each in (targets, step_size, scale_lb, scale_ub)
+    mu, variance = state.shift, _variance(state)
+    x, beta, scale_lb, scale_ub = (
+        each.astype(mu.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    shift = state.shift
-    k = indices.astype(jnp.int32)  # An int8 index cannot count all outputs.
-    count, difference, variance = _describe(shift, x, k, sample_mask, axis_name)
-    is_seen = count > 0
-    # 1 - (1 - β)^n, which would round a small β to single precision.
-    log_kept = jnp.maximum(count, 1) * jnp.log1p(-step_size)
-    step = jnp.where(is_seen, -jnp.expm1(log_kept), 0)
-    old = _variance(state)
-    variance = old + moments.variance_step(variance - old, difference, step)
-    shift = state.shift + step * difference
-    scale = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
-    moment = jnp.where(is_seen, variance + jnp.square(shift), state.second_moment)
-    return jax.lax.stop_gradient(PopArtState(shift, scale, moment))
+    is_own = arrays.one_hot(indices, mu.size, bool)
+    if sample_mask is not None:
+        is_own &= sample_mask[..., None]
+    axes = tuple(range(x.ndim))
+    # Relative to the old mean: the difference of two large means would cancel.
+    errors = x[..., None] - jnp.expand_dims(mu, axes)
+    n, delta, s2, _ = moments.of(errors, is_own, axis_name, axes)
+    # 1 - (1 - β)^n, in which a small β would be rounded.
+    beta_n = -jnp.expm1(n * safe.floored(jnp.log1p(-beta)))
+    mu += beta_n * delta
+    variance += beta_n * (s2 - variance + (1 - beta_n) * jnp.square(delta))
+    sigma = jnp.clip(jnp.sqrt(variance), scale_lb, scale_ub)
+    nu = jnp.where(n > 0, variance + jnp.square(mu), state.second_moment)
+    return jax.lax.stop_gradient(PopArtState(mu, sigma, nu))
 
 
 @checked(compiled=False)
@@ -462,35 +465,15 @@ class PopArt(FunctionTuple):
 
 
 def _variance(state: PopArtState) -> Array:
-    """Return the variance of a state."""
-    shift, scale, second_moment = state
-    variance, square = second_moment - jnp.square(shift), jnp.square(scale)
-    # Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
-    rounding = 4 * float(jnp.finfo(variance.dtype).eps) * second_moment
+    """Return ν - μ², or σ² if they are equal but for rounding errors.
+
+    Far from zero ν - μ² cancels. The scale does not, but it may be clipped.
+    """
+    mu, sigma, nu = state
+    variance, square = nu - jnp.square(mu), jnp.square(sigma)
+    rounding = 4 * float(jnp.finfo(nu.dtype).eps) * nu
     is_equal = jnp.abs(variance - square) <= rounding
     return jnp.where(is_equal, square, jnp.maximum(variance, 0))
-
-
-def _describe(
-    shift: Array,
-    x: Array,
-    indices: Array,
-    mask: Array | None,
-    axis_name: AxisName | None,
-) -> tuple[Array, Array, Array]:
-    """Return number, mean minus `shift`, and variance of the targets of each output."""
-    mask = streams.filled(mask, x)
-    outputs = jnp.where(mask, indices, -1)
-
-    def total(y: Array) -> Array:
-        return devices.total(meshes.segment_sums(y, outputs, shift.size), axis_name)
-
-    error = x - meshes.take(shift, indices)
-    count = total(jnp.ones_like(x))
-    size = jnp.maximum(count, 1)
-    difference = total(error) / size
-    deviation = error - meshes.take(difference, indices)
-    return count, difference, total(jnp.square(deviation)) / size
 
 
 def _preserve(params: Params, old: PopArtState, new: PopArtState) -> Params:

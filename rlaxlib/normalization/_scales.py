@@ -211,7 +211,7 @@ class RewardScale(FunctionTuple):
         largest = jnp.max(streams.valid(jnp.abs(sums), sample_mask))
         largest = devices.maximum(largest, self.axis_name)
         largest = jnp.maximum(state.largest, largest)
-        stddev = jnp.sqrt(jnp.where(variance <= 0, 1, variance + epsilon))
+        stddev = jnp.sqrt(jnp.where(variance == 0, 1, variance + epsilon))
         scale = jnp.maximum(stddev, largest / max_return)
         return scale, RewardScaleState(moments_state, carried, largest)
 
@@ -528,5 +528,4 @@ def _percentile(ranked: Array, count: Array, percentage: Array) -> Array:
     index = jnp.minimum(jnp.floor(position).astype(jnp.int32), last)
     below, above = ranked[index], ranked[jnp.minimum(index + 1, last)]
     share = position - index.astype(position.dtype)
-    value = below + share * (above - below)
-    return jnp.where(jnp.isnan(ranked[-1]), ranked[-1], value)  # NaN is sorted last.
+    return below + share * (above - below)

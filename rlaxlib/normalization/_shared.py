@@ -24,7 +24,7 @@ def zeros(template_tree: Any) -> Any:
 
 def scale(variance: Array, min_scale: Array) -> Array:
     """Return the standard deviation, at least `min_scale`, or 1 if it is 0."""
-    varied = ~(variance <= 0)  # Or NaN.
-    deviation = jnp.sqrt(jnp.where(varied, variance, 1))
-    bounded = jnp.maximum(deviation, min_scale.astype(variance.dtype))
-    return jnp.where(varied, bounded, 1)
+    is_zero = variance == 0
+    stddev = jnp.sqrt(jnp.where(is_zero, 1, variance))
+    bounded = jnp.maximum(stddev, min_scale.astype(variance.dtype))
+    return jnp.where(is_zero, 1, bounded)

@@ -29,12 +29,6 @@ KINDS = {
         meshes.search,
         lambda bounds, points: jnp.searchsorted(bounds, points, "right"),
     ),
-    "segment_sums": (
-        (X, INDICES),
-        (0, 0),
-        lambda x, indices: meshes.segment_sums(x, indices, 3),
-        lambda x, indices: jax.ops.segment_sum(x, indices, 3),
-    ),
     "take": (
         (SHARED, INDICES),
         (None, 0),

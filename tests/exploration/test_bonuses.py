@@ -146,16 +146,6 @@ def test_knn_reward_of_duplicates_is_zero():
     np.testing.assert_allclose(mean[0], np.log1p(5 / 3), 1e-6)
 
 
-def test_points_that_are_not_finite_are_no_neighbours():
-    x, _ = features(6, 2)
-    bad = x.copy()
-    bad[2], bad[4] = np.nan, np.inf
-    keep = np.array([0, 1, 3, 5])
-    found = np.asarray(knn_reward(bad, 2))
-    np.testing.assert_allclose(found[keep], knn_reward(x[keep], 2), 1e-6)
-    np.testing.assert_array_equal(np.isnan(found), np.isin(np.arange(6), [2, 4]))
-
-
 @pytest.mark.parametrize("number", [3, 4])
 def test_knn_reward_needs_more_states_than_neighbours(number):
     with pytest.raises(rlaxlib.ArgumentError, match="number of states, 3"):

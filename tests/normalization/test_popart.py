@@ -137,13 +137,6 @@ def test_step_size_one_takes_the_moments_of_the_targets():
     close(state, [[2.0, 0.0], [1.0, 1.0], [5.0, 1.0]])
 
 
-def test_step_size_one_forgets_a_state_of_nan():
-    state = rlaxlib.PopArtState(*[jnp.full(2, jnp.nan)] * 3)
-    state = art(state, np.float32([1, 3]), np.array([0, 0], np.int32), 1.0)
-    close([x[0] for x in state], [2.0, 1.0, 5.0])
-    assert all(np.isnan(x[1]) for x in state)  # It has no targets.
-
-
 def test_scale_at_a_bound_continues_from_the_second_moment():
     state = expected = start(1)
     for seed in range(20):

@@ -255,10 +255,7 @@ def probability_of_improvement(
         Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
     """
     x, y = scores[:, None], other_scores[None]
-    half, nan = jnp.array([0.5, jnp.nan], scores.dtype)
-    # A score of NaN is neither above, below nor equal to another.
-    wins = jnp.where(x > y, 1, jnp.where(x == y, half, jnp.where(x < y, 0, nan)))
-    return jnp.mean(wins)
+    return jnp.mean((1 + jnp.sign(x - y)) / 2)
 
 
 @checked

@@ -587,9 +587,8 @@ def obgd_step_size(
         Reinforcement Learning Finally Works*, 2024. https://arxiv.org/abs/2410.14606
     """
     norm = sum(jnp.sum(jnp.abs(z)) for z in jax.tree.leaves(trace))
-    size = jnp.maximum(jnp.abs(td_error), 1) * norm
-    bound = step_size * kappa * size
-    return step_size / jnp.maximum(bound, 1)
+    m = step_size * kappa * jnp.maximum(jnp.abs(td_error), 1) * norm
+    return step_size / jnp.maximum(1, m)
 
 
 def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:

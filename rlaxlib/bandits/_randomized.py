@@ -11,7 +11,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib import distributions
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -75,10 +74,8 @@ def exp3_probabilities(
         Peter Auer and others, *The Nonstochastic Multiarmed Bandit Problem*, section 3,
         2002. https://doi.org/10.1137/S0097539701398375
     """
-    uniform = 1 / log_weights.size
-    log_weights = jnp.where(jnp.all(log_weights == -jnp.inf), 0, log_weights)
-    probs = distributions.softmax().probs(log_weights)
-    return (1 - exploration) * probs + exploration * uniform
+    probs = jax.nn.softmax(log_weights)
+    return (1 - exploration) * probs + exploration / log_weights.size
 
 
 @checked
@@ -164,8 +161,7 @@ def tsallis_inf_probabilities(
         Julian Zimmert and Yevgeny Seldin, *Tsallis-INF: An Optimal Algorithm for
         Stochastic and Adversarial Bandits*, 2018. https://arxiv.org/abs/1807.07623
     """
-    least = jnp.min(losses)
-    gap = step_size * jnp.where(losses == least, 0, losses - least)
+    gap = step_size * (losses - jnp.min(losses))
 
     def newton(_: int, y: Array) -> Array:
         # Newton's method on `total ** -0.5 = 1`, which is linear in y without gaps.
@@ -298,7 +294,7 @@ def gradient_bandit_update(
     """
     preferences, baseline, pulls = state
     baseline = jnp.where(pulls > 0, baseline, reward)
-    direction = one_hot(arm, preferences) - distributions.softmax().probs(preferences)
+    direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
     gain = step_size * (reward - baseline)
     preferences = preferences + gain * direction
     baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)

@@ -59,7 +59,6 @@ def thompson_beta(
         Another in View of the Evidence of Two Samples*, 1933.
         https://doi.org/10.1093/biomet/25.3-4.285
     """
-    # The mean of an arm that was never pulled may be NaN.
     alpha = prior_alpha + counts * means
     beta = prior_beta + counts * (1 - means)
     alpha, beta = jax.lax.stop_gradient((alpha, beta))

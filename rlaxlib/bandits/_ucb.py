@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlog1py
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Real
 
@@ -156,8 +157,7 @@ def kl_ucb_scores(
 
     def divergence(x: Array) -> Array:
         # As a function of q - p, it does not cancel where q is near p.
-        one, other = (jnp.where(each > 0, each, 1) for each in (p, 1 - p))
-        return -xlog1py(p, x / one) - xlog1py(1 - p, -x / other)
+        return -xlog1py(p, safe.divide(x, p)) - xlog1py(1 - p, safe.divide(-x, 1 - p))
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket

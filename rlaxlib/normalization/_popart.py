@@ -210,7 +210,7 @@ def art(
     targets: Real[ArrayLike, "..."],
     indices: Int[ArrayLike, "... in [0, N)"],
     step_size: Float[ArrayLike, "in [0, 1]"],
-    scale_lb: Float[ArrayLike, "in (0, inf]"],
+    scale_lb: Float[ArrayLike, "in (0, inf)"],
     scale_ub: Float[ArrayLike, "in [scale_lb, inf]"],
     axis_name: AxisName | None = None,
     *,
@@ -244,7 +244,7 @@ def art(
         indices: Output of each target, in [0, N), shape `[...]`. In a JAX array, an
             index out of range excludes its target.
         step_size: Step size :math:`β` of one target, in [0, 1], shape `[]`.
-        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf), shape `[]`.
         scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         sample_mask: False for targets to ignore, even NaN, shape `[...]`; or None.
@@ -338,7 +338,7 @@ def pop(params: Tree[Params, "shaped"], old: PopArtState, new: PopArtState) -> P
 def popart(
     num_outputs: Static[int, "in [1, inf)"],
     step_size: Float[ArrayLike, "in [0, 1]"] | None,
-    scale_lb: Float[ArrayLike, "in (0, inf]"],
+    scale_lb: Float[ArrayLike, "in (0, inf)"],
     scale_ub: Float[ArrayLike, "in [scale_lb, inf]"],
     axis_name: AxisName | None = None,
     *,
@@ -360,7 +360,7 @@ def popart(
         num_outputs: Number N of outputs of the layer, in [1, inf).
         step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
             change.
-        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf), shape `[]`.
         scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         dtype: Dtype of the state, single precision at least.
@@ -401,7 +401,7 @@ class PopArt(FunctionTuple):
         num_outputs: Number of outputs of the layer, in [1, inf).
         step_size: Step size of one target, in [0, 1], shape `[]`; or None for no
             change.
-        scale_lb: Lower bound of the scale, in (0, inf], shape `[]`.
+        scale_lb: Lower bound of the scale, in (0, inf), shape `[]`.
         scale_ub: Upper bound of the scale, in [`scale_lb`, inf], shape `[]`.
         axis_name: Mapped axis name, or names, whose targets count too; or None.
         dtype: Dtype of the state.

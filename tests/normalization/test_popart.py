@@ -411,7 +411,7 @@ def test_dtype_of_the_state_is_kept():
     ("change", "message"),
     [
         ({"step_size": 1.5}, r"`step_size` is 1\.5, must be in \[0, 1\]"),
-        ({"scale_lb": 0.0}, r"`scale_lb` is 0\.0, must be in \(0, inf\]"),
+        ({"scale_lb": 0.0}, r"`scale_lb` is 0\.0, must be in \(0, inf\)"),
         ({"scale_ub": jnp.nan}, r"`scale_ub` is nan, must be in \[0\.0001, inf\]"),
         (
             {"scale_lb": 2.0, "scale_ub": 1.0},

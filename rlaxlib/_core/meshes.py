@@ -46,8 +46,8 @@ def write(memory: Array, rows: Array, start: Array) -> Array:
 
     The memory is a ring of `size` rows, of which at most all are written.
     """
-    size = jnp.asarray(len(memory), start.dtype)
-    place = jax.lax.rem(jnp.arange(len(memory), dtype=start.dtype) + (size - start), size)
+    size = len(memory)
+    place = (jnp.arange(size, dtype=start.dtype) + (size - start)) % size
     new = jnp.take(rows, place, axis=0, mode="clip")
     is_new = place < len(rows)
     return jnp.where(is_new.reshape(-1, *[1] * (rows.ndim - 1)), new, memory)

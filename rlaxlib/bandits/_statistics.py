@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -137,7 +138,7 @@ def bandit_update(
     pulled = one_hot(arm, counts)
     counts = discount * counts
     counts = counts + pulled
-    weight = pulled / jnp.maximum(counts, 1)
+    weight = safe.divide(pulled, counts)
     error = reward - means
     means = means + weight * error
     # A factor of 1 - w would lose 1e-3 over 200,000 pulls: its rounding is a bias.

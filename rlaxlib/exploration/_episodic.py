@@ -147,6 +147,6 @@ def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Ar
     """Write embeddings over the oldest rows, and return the memory and next index."""
     size, new = len(state.memory), len(embeddings)
     kept = min(new, size)  # The last embeddings, as no row may be written twice.
-    start = jax.lax.rem(state.next_memory_index + (new - kept), size)
-    memory = meshes.write(state.memory, embeddings[new - kept :], start)
-    return memory, jax.lax.rem(start + kept, size)
+    rows, start = embeddings[new - kept :], state.next_memory_index
+    memory = meshes.write(state.memory, rows, (start + (new - kept)) % size)
+    return memory, (start + new) % size

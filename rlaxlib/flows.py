@@ -230,7 +230,7 @@ def flow_sde_step(
     step, start = next_t - t, jnp.where(t > 0, t, next_t)
     correction = jnp.square(noise_level) / (2 * start) * (t * velocity - x)
     mean = x + (velocity + correction) * step
-    return FlowStep(mean, noise_level * safe.sqrt((1 - t) / start * step))
+    return FlowStep(mean, noise_level * jnp.sqrt((1 - t) / start * step))
 
 
 # --- Diffusion. ---
@@ -466,11 +466,10 @@ def diffusion_reverse_step(
         data = signal * x - sigma * predictions
     data = jnp.clip(data, -clip, clip)
     alpha = alpha_bar / next_alpha_bar
-    noisy = alpha_bar < 1  # Without noise, the shares would be 0/0.
-    noise = jnp.where(noisy, 1 - alpha_bar, 1)
-    share = jnp.where(noisy, (1 - alpha) / noise, 1)
-    rest = (1 - next_alpha_bar) / noise
-    weight, next_weight = safe.sqrt(alpha) * rest, safe.sqrt(next_alpha_bar) * share
+    # Without noise, both are 0/0.
+    share = safe.divide(1 - alpha, 1 - alpha_bar, otherwise=1)
+    rest = safe.divide(1 - next_alpha_bar, 1 - alpha_bar)
+    weight, next_weight = safe.sqrt(alpha) * rest, jnp.sqrt(next_alpha_bar) * share
     mean = next_weight * data + weight * x
     variance = (1 - alpha) * rest
     return mean + safe.sqrt(variance) * jax.random.normal(key, x.shape, x.dtype)

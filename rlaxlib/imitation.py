@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays
-from rlaxlib._core import legality, safe
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
@@ -55,8 +55,7 @@ def dqfd_margin_loss(
         action_mask: True for legal actions, plus the expert's, shape `[A]`; or None.
 
     Returns:
-        Loss, at least 0, shape `[]`; infinite if :math:`q(a)` alone is minus infinity,
-        NaN if a traced action is outside [0, A).
+        Loss, at least 0, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -69,10 +68,12 @@ def dqfd_margin_loss(
         Todd Hester and others, *Deep Q-Learning from Demonstrations*, 2017.
         https://arxiv.org/abs/1704.03732
     """
-    picked, q = arrays.batched_index(q, a), legality.masked(q, action_mask)
-    others = jnp.where(q == -jnp.inf, -jnp.inf, q - picked + margin)
+    # The difference first: large values would round the margin.
+    gaps = q - arrays.batched_index(q, a) + margin
+    if action_mask is not None:
+        gaps = jnp.where(action_mask, gaps, -jnp.inf)
     is_expert = jnp.arange(q.size) == a.astype(int)
-    return jnp.max(jnp.where(is_expert, 0, others))
+    return jnp.max(jnp.where(is_expert, 0, gaps))
 
 
 @checked

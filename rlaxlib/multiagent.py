@@ -62,6 +62,6 @@ def qmix(
         Tabish Rashid and others, *QMIX: Monotonic Value Function Factorisation for Deep
         Multi-Agent Reinforcement Learning*, 2018. https://arxiv.org/abs/1803.11485
     """
-    mixed = safe.expectation(jnp.abs(hidden_weights).T, q[None])
+    mixed = safe.dot(jnp.abs(hidden_weights).T, q[None])
     hidden = jax.nn.elu(mixed + hidden_bias)
-    return safe.expectation(jnp.abs(output_weights), hidden) + output_bias
+    return safe.dot(jnp.abs(output_weights), hidden) + output_bias

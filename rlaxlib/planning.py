@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Static
 
@@ -103,8 +104,8 @@ def cem_update(
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
         actions: Sampled sequences of actions :math:`a_i`, shape `[N, T, D]`.
-        returns: Return of each sequence in the model, shape `[N]`. NaN is the lowest,
-            below minus infinity.
+        returns: Return of each sequence in the model, shape `[N]`; minus infinity if
+            the model failed.
         num_elites: Number :math:`K` of elites, a Python integer in [1, N].
         momentum: Weight :math:`β` of the old plan, in [0, 1], shape `[]`.
         min_stddev: Least standard deviation :math:`σ_min`, in [0, inf), shape `[]`.
@@ -168,8 +169,8 @@ def mppi_update(
       the inverse of :math:`τ`.
 
     Args:
-        returns: Return :math:`R_i` of each in the model, shape `[N]`. NaN and minus
-            infinity have weight 0.
+        returns: Return :math:`R_i` of each in the model, shape `[N]`. Minus infinity
+            has weight 0.
         temperature: Temperature :math:`τ`, in (0, inf), in units of the returns,
             shape `[]`.
         num_elites: Number of samples of the highest returns to sum over, a Python
@@ -198,12 +199,14 @@ def mppi_update(
         Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
-    elites = _best(returns, returns.size if num_elites is None else num_elites)
-    # A return of infinity counts as the largest float: `inf - inf` would be NaN.
-    finite = jnp.nan_to_num(returns[elites], nan=-jnp.inf, neginf=-jnp.inf)
-    weights = distributions.softmax(temperature).probs(finite)
-    plan = _fit(actions[elites], weights)
-    is_any = jnp.any(weights != 0)  # Also if they are NaN.
+    if num_elites is not None:
+        elites = _best(returns, num_elites)
+        actions, returns = actions[elites], returns[elites]
+    best = jnp.max(returns)
+    # Relative to the best: a softmax takes large negative logits for illegal actions.
+    gaps = returns - safe.floored(best)
+    plan = _fit(actions, distributions.softmax(temperature).probs(gaps))
+    is_any = best > -jnp.inf
     plan = jax.tree.map(functools.partial(jnp.where, is_any), plan, state)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
@@ -253,7 +256,7 @@ def shift_plan(
 
 
 def _best(returns: Array, number: int) -> Array:
-    """Return the indices of the samples of the highest returns, NaN last."""
+    """Return the indices of the samples of the highest returns."""
     return jnp.argsort(-returns)[:number]
 
 
@@ -267,7 +270,7 @@ def _fit(actions: Array, weights: Array) -> PlanState:
     Returns:
         A plan.
     """
-    # Where a model diverges, actions may be NaN, and `0 * NaN` would be NaN.
+    # A failed sample may have actions of NaN, and `0 * NaN` would be NaN.
     actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     # GPUs and TPUs multiply matrices in lower precision by default.
     average = functools.partial(jnp.tensordot, weights, axes=1, precision="highest")
@@ -280,7 +283,6 @@ def _mix(
     old: PlanState, new: PlanState, momentum: Array, low: Array, high: Array
 ) -> PlanState:
     """Average the old and the new plan, and clip the standard deviation."""
-    # A momentum of 0 forgets a plan of NaN.
     mean, stddev = (
         momentum * x + (1 - momentum) * y for x, y in zip(old, new, strict=True)
     )

@@ -36,8 +36,8 @@ def minimizer(loss, low=-10.0, high=10.0):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_weights_of_extreme_advantages_are_zero_and_the_maximum(dtype):
-    adv = np.array([-inf, -6e4, 0.0, 6e4, inf, np.nan], dtype)
-    log_prob, expected = np.full_like(adv, -1), [0, 0, 1, 20, 20, np.nan]
+    adv = np.array([-inf, -6e4, 0.0, 6e4, inf], dtype)
+    log_prob, expected = np.full_like(adv, -1), [0, 0, 1, 20, 20]
     for found in jax.jit(
         lambda *x: (
             rlaxlib.advantage_weights(x[1], 0.01, 20.0),
@@ -70,7 +70,7 @@ def test_gradient_of_the_weights_is_stopped(adv):
 def test_impossible_actions_of_weight_zero_have_no_loss():
     loss = jax.jit(jax.value_and_grad(rlaxlib.advantage_weighted_loss))
     assert loss(-inf, -1e4, 1.0, 20.0) == (0, 0)
-    assert loss(-inf, 0.0, 1.0, 20.0)[0] == inf
+    assert loss(-inf, 0.0, 1.0, 20.0)[0] > 1e10
 
 
 def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
@@ -180,14 +180,10 @@ def test_gumbel_loss_without_a_clip():
 
 
 @pytest.mark.parametrize("bound", [100.0, inf])
-def test_a_gumbel_loss_that_overflows_is_infinite(bound):
+def test_gumbel_loss_is_linear_from_an_exponent_of_40(bound):
     loss, gradient = jax.jit(jax.value_and_grad(xql_value_loss))(0.0, 95.0, 1.0, bound)
-    assert loss == inf
-    assert gradient == -inf
-
-
-def test_gumbel_loss_of_an_impossible_value_is_infinite():
-    assert xql_value_loss(0.0, -inf, 1.0) == inf
+    np.testing.assert_allclose(loss, np.exp(40.0) * 56, rtol=1e-5)
+    np.testing.assert_allclose(gradient, -np.exp(40.0), rtol=1e-5)
 
 
 def test_sparse_value_makes_the_mean_weight_one():

@@ -59,13 +59,14 @@ def test_low_temperature_gives_the_best_sample():
 
 
 def test_returns_of_any_magnitude_give_finite_weights():
-    plan = mppi_update(PLAN, ACTIONS, RETURNS + 1e6)
-    close(plan, mppi_update(PLAN, ACTIONS, RETURNS))
+    expected = mppi_update(PLAN, ACTIONS, RETURNS)
+    close(mppi_update(PLAN, ACTIONS, RETURNS + 1e6), expected)
+    # Beyond -5e8, where a logit marks an illegal action.
+    close(mppi_update(PLAN, ACTIONS, RETURNS * 2**16 - 2**30, 2.0**17), expected)
 
 
-@pytest.mark.parametrize("bad", [np.nan, -np.inf])
-def test_samples_whose_model_diverges_have_no_weight(bad):
-    returns = np.append(RETURNS, np.float32(bad))
+def test_samples_whose_model_fails_have_no_weight():
+    returns = np.append(RETURNS, np.float32(-np.inf))
     actions = np.concatenate([ACTIONS, np.ones_like(ACTIONS[:1])])
     close(mppi_update(PLAN, actions, returns), mppi_update(PLAN, ACTIONS, RETURNS))
     for elites in (2, 5):
@@ -73,23 +74,16 @@ def test_samples_whose_model_diverges_have_no_weight(bad):
         close(cem_update(PLAN, actions, returns, elites), expected)
 
 
-@pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("elites", [None, 2])
-def test_the_plan_stays_where_no_sample_has_a_return(bad, elites):
-    actions, returns = np.full_like(ACTIONS, np.nan), np.full_like(RETURNS, bad)
+def test_the_plan_stays_where_no_sample_has_a_return(elites):
+    actions, returns = np.full_like(ACTIONS, np.nan), np.full_like(RETURNS, -np.inf)
     close(mppi_update(PLAN, actions, returns, 0.5, elites), PLAN)
 
 
 def test_actions_of_samples_without_a_return_add_nothing():
-    returns = np.append(RETURNS, np.float32(np.nan))
+    returns = np.append(RETURNS, np.float32(-np.inf))
     actions = np.concatenate([ACTIONS, np.full_like(ACTIONS[:1], np.nan)])
     close(mppi_update(PLAN, actions, returns), mppi_update(PLAN, ACTIONS, RETURNS))
-
-
-def test_an_infinite_return_takes_all_weight():
-    returns = np.append(RETURNS, np.float32(np.inf))
-    actions = np.concatenate([ACTIONS, np.full_like(ACTIONS[:1], 2.0)])
-    assert np.all(mppi_update(PLAN, actions, returns).mean == 2.0)
 
 
 @pytest.mark.parametrize("temperature", [1e-10, 0.1, 10.0])
@@ -106,13 +100,6 @@ def test_weights_are_accurate_if_returns_are_large(temperature):
 
     for update in (mean, jax.jit(mean)):
         np.testing.assert_allclose(update(returns), weights, rtol=1e-5, atol=1e-7)
-
-
-def test_a_return_of_nan_ranks_below_minus_infinity():
-    returns = np.float32([np.nan, -np.inf, 1.0])
-    actions = np.float32([7.0, 1.0, 3.0]).reshape(3, 1, 1)
-    plan = rlaxlib.plan_init(1, 1)
-    assert rlaxlib.cem_update(plan, actions, returns, 2).mean == 2.0
 
 
 def test_momentum_of_one_keeps_the_plan():

@@ -160,7 +160,7 @@ def crr_weights(
         Ziyu Wang and others, *Critic Regularized Regression*, 2020.
         https://arxiv.org/abs/2006.15134
     """
-    reduce = jnp.mean if baseline == "mean" else safe.largest
+    reduce = jnp.mean if baseline == "mean" else jnp.max
     adv = q - reduce(sample_q_values)
     if kind == "binary":
         return (adv > 0).astype(adv.dtype)

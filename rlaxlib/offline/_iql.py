@@ -97,7 +97,7 @@ def xql_value_loss(
         temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
         max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
-            linear, shape `[]`.
+            linear, at most 40, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
         sample_mask: False for steps to ignore, shape `[...]`; or None.
 
@@ -117,11 +117,9 @@ def xql_value_loss(
         https://arxiv.org/abs/2301.02328
     """
     z = (stop_if(stop_target_gradients, q) - v) / temperature
-    clipped = jnp.minimum(z, max_exponent)
-    # Equal to both cases: beyond the clip, the loss is linear.
-    excess = jax.nn.relu(z - max_exponent)
-    slope = jnp.expm1(jnp.where(excess > 0, max_exponent, 0))
-    return ratios.k3(clipped) + slope * excess
+    c = jnp.minimum(max_exponent, ratios.BOUND)
+    # Equal to both cases: e^z would overflow in the one that is not chosen.
+    return ratios.k3(jnp.where(z <= c, z, c)) + jnp.expm1(c) * jax.nn.relu(z - c)
 
 
 @checked

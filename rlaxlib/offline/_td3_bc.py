@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays, policies
+from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 
@@ -104,8 +105,7 @@ def td3_bc_weight(
     """
     scale = arrays.masked_mean(jnp.abs(q), axis_name=axis_name)
     # Values are all 0 where the last layer is initialised to 0.
-    weight = jnp.where(alpha == 0, 0, alpha / jnp.where(scale == 0, 1, scale))
-    return jax.lax.stop_gradient(weight)
+    return jax.lax.stop_gradient(safe.divide(alpha, scale, otherwise=alpha))
 
 
 @checked

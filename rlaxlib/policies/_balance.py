@@ -122,9 +122,9 @@ def sub_trajectory_balance_loss(
     balance = jnp.where(exists, log_flow - sums, 0)
     squares = jnp.square(balance[:, None] - balance[None])
     distance = number[None] - number[:, None]
-    # Only ratios of weights count: no power of λ is above 1, so that none overflows.
+    # Only ratios of weights count: without powers above 1, none overflows.
     power = distance - jnp.where(lambda_ > 1, number[-1], 1)
     is_pair = (distance > 0) & exists[:, None] & exists[None]
     power = jnp.where(is_pair, power, 0).astype(balance.dtype)
     weights = jnp.where(is_pair, lambda_**power, 0)
-    return safe.divide(jnp.sum(safe.expectation(weights, squares)), jnp.sum(weights))
+    return safe.divide(jnp.sum(safe.dot(weights, squares)), jnp.sum(weights))

@@ -182,7 +182,7 @@ def sampled_policy_distillation_loss(
         stop_target_gradients: Whether to stop the gradients of the actions and weights.
 
     Returns:
-        Loss, shape `[]`. A log-probability of -inf counts as the lowest finite value.
+        Loss, shape `[]`. An impossible action of weight 0 adds nothing.
 
     Raises:
         ArgumentError: If the shape or dtype of weights or log-probabilities is wrong.
@@ -208,7 +208,6 @@ def sampled_policy_distillation_loss(
     log_probs = log_prob(actions)
     name, taken = "policy_targets.weights", "log_prob(policy_targets.actions)"
     check_shape(name, weights, [log_probs.shape], taken, log_probs)
-    lowest = jnp.finfo(log_probs.dtype).min  # `0 * -inf` would be NaN.
     # Half precision of a distribution is not raised, as that of arguments is.
-    log_probs = dtypes.raised(jnp.maximum(log_probs, lowest))
+    log_probs = dtypes.raised(log_probs)
     return -jnp.mean(safe.expectation(weights, log_probs, axis=0)) / len(weights)

@@ -62,7 +62,7 @@ def policy_gradient_loss(
         action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
 
     Returns:
-        Loss, shape `[]`. An illegal action of weight or advantage 0 adds 0.
+        Loss, shape `[]`. An illegal action of weight or advantage 0 adds nothing.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -170,7 +170,7 @@ def counterfactual_advantage(
         https://arxiv.org/abs/1705.08926
     """
     if action_mask is not None:
-        q = jnp.where(action_mask, q, 0)
+        q, probs = (jnp.where(action_mask, x, 0) for x in (q, probs))
     return arrays.batched_index(q, a) - safe.expectation(probs, q)
 
 
@@ -239,12 +239,11 @@ def acer_policy_loss(
     pi, q = _policy_and_values(logits, q, action_mask)
     mu = policy.probs(mu_logits, action_mask=action_mask)
     rho = jnp.minimum(ratio, max_weight)
-    # Not from the ratio, which is infinite for actions never taken; `inf * 0` is NaN.
+    # π [1 - c/ρ]⁺; `inf * 0` would be NaN for c = ∞ and an action never taken.
     excess = jnp.where(mu > 0, jax.nn.relu(pi - max_weight * mu), pi)
     pi, rho, excess = jax.lax.stop_gradient((pi, rho, excess))
     v = safe.expectation(pi, q)
-    every = excess * safe.floored(q - v[..., None])
-    adv = rho * (returns - v), every
+    adv = rho * (returns - v), excess * safe.floored(q - v[..., None])
     taken, every = stop_if(stop_target_gradients, adv)
     correction = distributions.categorical_cross_entropy(
         every, logits, action_mask=action_mask

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, legality, safe
+from rlaxlib._core import checks, devices, legality, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Shaped, Static
@@ -206,7 +206,7 @@ def mpo_compute_weights_and_temperature_loss(
 
     Args:
         sample_q_values: Values :math:`q_i` of actions sampled from the target policy,
-            shape `[...]`. Infinite values count as the largest finite ones.
+            shape `[...]`. Minus infinity has weight 0.
         temperature_constraint: Bound :math:`ε` on KL(weights ‖ uniform) in nats, and
             the parameter of the temperature, a scalar.
         projection_operator: Projection onto positive values, such as `jax.nn.softplus`.
@@ -351,12 +351,8 @@ def _legal(
 ) -> tuple[Array, Array, Array]:
     """Return which actions are legal, their prior log-probabilities, and their values.
 
-    Illegal actions get a log-probability of -inf and the highest legal value. If no
-    action is legal, the prior is uniform and all values are 0.
+    Illegal actions have the highest legal value, or 0 if no action is legal.
     """
-    legal = legality.legal(target_logits, action_mask)
-    some = jnp.any(legal, axis=-1, keepdims=True)
-    logits = jnp.where(legal, target_logits, jnp.where(some, -jnp.inf, 0))
-    best = jnp.max(q_values, -1, keepdims=True, initial=-jnp.inf, where=legal)
-    q_values = jnp.where(legal, q_values, jnp.where(some, best, 0))
-    return legal, jax.nn.log_softmax(logits), q_values
+    gaps, _, legal = legality.gaps(target_logits, action_mask)
+    best = devices.largest(q_values, legal, None)
+    return legal, jax.nn.log_softmax(gaps), jnp.where(legal, q_values, best)

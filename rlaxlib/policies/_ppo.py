@@ -37,10 +37,10 @@ class RatioOutputs(NamedTuple):
     All losses of ratios return them: PPO and its variants, CISPO, SAPO and GMPO.
 
     Attributes:
-        log_ratio: Log-ratios :math:`log ρ_t`, in [-20, 20], shape `[...]`.
-        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, 0 if ignored, shape `[...]`.
-        clipped: True where the loss clips the ratio, shape `[...]`. All losses do at
-            e^20 and e^-20.
+        log_ratio: Log-ratios :math:`log ρ_t`, shape `[...]`.
+        ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, at most :math:`e^40`, 0 if
+            ignored, shape `[...]`.
+        clipped: True where the loss clips the ratio, shape `[...]`.
         approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
 
@@ -129,9 +129,9 @@ def ppo_clip_loss(
     ratio = ratios.ratio(log_ratio)
     low, high = 1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)
     loss = -_clipped_objective(ratio, adv, low, high, dual_clip)
-    maximum = jnp.inf if dual_clip is None else dual_clip
-    is_far = (ratio < low) | (ratio > maximum)
-    clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & is_far)
+    clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & (ratio < low))
+    if dual_clip is not None:
+        clipped |= (adv < 0) & (ratio > dual_clip)
     return loss, RatioOutputs(log_ratio, ratio, clipped, ratios.k3(log_ratio))
 
 
@@ -318,6 +318,8 @@ def _clipped_objective(
     ratio: Array, adv: Array, low: Array, high: Array, dual_clip: Array | None = None
 ) -> Array:
     """Return the clipped PPO objective, `min(ratio adv, clip(ratio, low, high) adv)`.
+
+    An infinite ratio adds nothing to an advantage of 0.
 
     Args:
         ratio: Probability ratios, `[...]`.

@@ -48,8 +48,7 @@ def ppo_penalty_loss(
     and `adaptive_kl_coefficient` adapts :math:`β`.
 
     Args:
-        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`. If it
-            is 0, divergences may be infinite or NaN.
+        coefficient: Weight :math:`β` of the divergence, in [0, inf), shape `[]`.
         kl: Divergences, shape `[...]`; or None to estimate :math:`ρ_t - 1 - log ρ_t`.
         Other arguments: as `ppo_clip_loss`.
 
@@ -106,7 +105,7 @@ def adaptive_kl_coefficient(
 
     Args:
         coefficient: Coefficient :math:`β`, in [0, inf), shape `[]`.
-        kl: Mean KL(policy before ‖ after the update), shape `[]`. NaN changes nothing.
+        kl: Mean KL(policy before ‖ after the update), shape `[]`.
         target: Target divergence :math:`d`, in (0, inf), shape `[]`.
         tolerance: Tolerated ratio of KL and target, in [1, inf), 1.5 in the equation,
             shape `[]`.

@@ -413,7 +413,6 @@ def _soft_value(
     policy = distributions.softmax()
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
-    q = _minimum(q, logits)
     if action_mask is not None:
-        q = jnp.where(action_mask, q, 0)
-    return safe.expectation(pi, q) + temperature * entropy
+        q = jnp.where(jnp.broadcast_to(action_mask, q.shape), q, 0)
+    return safe.expectation(pi, _minimum(q, logits)) + temperature * entropy

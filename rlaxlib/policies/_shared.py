@@ -160,10 +160,9 @@ def temperature(name: str, constraint: LagrangePenalty, operator: Projection) ->
 
 
 def exponents(values: Array, best: Array, eta: Array) -> Array:
-    """Return :math:`(x - max x) / η`, at least -10¹⁵.
+    """Return :math:`(x - max x) / η`, finite for a value of minus infinity.
 
-    The weight is 0 there. An infinite exponent would make the gradient by the
-    temperature NaN: `0 * inf`.
+    Its weight is 0, and the gradient by the temperature would be `0 * inf`.
     """
     return safe.floored(values - best) / eta
 

@@ -386,10 +386,9 @@ def acer_trust_region(
         Ziyu Wang and others, *Sample Efficient Actor-Critic with Experience Replay*,
         section 3.3, 2016. https://arxiv.org/abs/1611.01224
     """
-    norm, direction = safe.polar(kl_gradient)
-    along = safe.dot(direction, gradient)[..., None]
-    excess = jax.nn.relu(along - safe.divide(max_change, norm))
-    return gradient - excess * direction
+    excess = jax.nn.relu(safe.dot(kl_gradient, gradient) - max_change)
+    square = jnp.sum(jnp.square(kl_gradient), axis=-1)
+    return gradient - safe.divide(excess, square)[..., None] * kl_gradient
 
 
 def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
@@ -404,5 +403,4 @@ def _move(params: ArrayTree, fraction: Array, step: ArrayTree) -> ArrayTree:
 
 def _root_of_ratio(x: Array, y: Array) -> Array:
     """Return :math:`√(x / y)`, and 0 with a gradient of 0 unless `y` is positive."""
-    is_positive = ~(y <= 0)  # Or NaN, which the result shows.
-    return jnp.where(is_positive, jnp.sqrt(x / jnp.where(is_positive, y, 1)), 0)
+    return safe.sqrt(safe.divide(x, jax.nn.relu(y)))

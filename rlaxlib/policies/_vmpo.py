@@ -14,7 +14,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, indexing, meshes, safe
+from rlaxlib._core import devices, indexing, meshes, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
@@ -101,6 +101,8 @@ def vmpo_loss(
         importance_weights = jnp.ones_like(advantages)
     if restarting_weights is None:
         restarting_weights = jnp.ones_like(advantages)
+    else:  # Steps to ignore hold anything.
+        sample_log_probs = streams.valid(sample_log_probs, restarting_weights != 0)
     temperature_loss, weights, count = vmpo_compute_weights_and_temperature_loss(
         advantages,
         restarting_weights,
@@ -149,8 +151,7 @@ def vmpo_compute_weights_and_temperature_loss(
     :math:`D` are the :math:`K` valid steps of highest advantage.
 
     Args:
-        advantages: Advantages :math:`Â_t`, shape `[...]`. Infinite ones count as the
-            largest finite ones.
+        advantages: Advantages :math:`Â_t`, shape `[...]`.
         restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
             shape `[...]`.
         importance_weights: Importance weights :math:`ρ_t`, in [0, inf), shape `[...]`.

@@ -139,14 +139,13 @@ def test_distribution_need_not_broadcast():
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.float32])
-def test_impossible_action_has_zero_loss_without_weight_and_a_finite_one_with_it(dtype):
+def test_an_impossible_action_adds_nothing_without_weight(dtype):
     policy = Categorical(jnp.asarray(np.array([0.0, -np.inf], dtype)))
     targets = rlaxlib.PolicyTarget(np.array([0, 1]), np.array([1.0, 0.0], dtype))
     learn = jax.jit(rlaxlib.sampled_policy_distillation_loss)
     assert learn(policy, targets) == 0
     targets = targets.replace(weights=np.array([1.0, 0.5], dtype))
-    loss = learn(policy, targets)
-    np.testing.assert_allclose(loss, -0.25 * float(jnp.finfo(dtype).min), rtol=1e-3)
+    assert learn(policy, targets) > 1e10
 
 
 def test_policy_target_is_an_immutable_pytree():

@@ -129,13 +129,6 @@ def test_ties_go_to_the_first_steps(restarting):
         np.testing.assert_array_equal(np.flatnonzero(marks), np.sort(best[:count]))
 
 
-def test_valid_steps_come_before_ignored_steps_even_at_minus_infinity():
-    advantages = np.array([7.0, -np.inf, -np.inf, 1.0])
-    restarting = np.array([0.0, 1.0, 1.0, 1.0])
-    marks = top_k(0.7, restarting, advantages)
-    np.testing.assert_array_equal(marks, [0.0, 1.0, 0.0, 1.0])
-
-
 def test_without_a_valid_step_weights_and_gradients_are_zero():
     nothing = np.zeros((4, 6), np.float32)
     temperature_loss, weights, count = e_step(ADVANTAGES, nothing)
@@ -159,12 +152,12 @@ def test_a_step_of_importance_weight_zero_has_no_weight():
     assert count == 3
 
 
-def test_infinite_advantages_have_weights_and_finite_gradients():
+def test_an_advantage_of_minus_infinity_has_no_weight_and_finite_gradients():
     def total(advantages, temperature):
         found = e_step(advantages, temperature=temperature, fraction=1.0)
         return 1e-38 * found[0], found[1]
 
-    advantages = np.array([np.inf, -np.inf, np.inf, 0.0])
+    advantages = np.array([1.0, -np.inf, 1.0, -1e9])
     gradient = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
     gradients, weights = gradient(advantages, 0.5)
     close(weights, [0.5, 0.0, 0.5, 0.0])
@@ -182,11 +175,6 @@ def test_weights_equal_the_definition_at_any_temperature(fraction):
         expected = np.exp(np.where(chosen, scaled - ranked[0], -np.inf))
         _, found, _ = e_step(advantages, RESTARTING, None, temperature, fraction)
         np.testing.assert_allclose(found, expected / expected.sum(), 1e-4, 1e-7)
-
-
-def test_a_nan_advantage_gives_nan_weights():
-    _, weights, _ = e_step(np.array([1.0, np.nan, 2.0, 3.0]))
-    assert np.all(np.isnan(weights))
 
 
 # --- Many devices. ---

@@ -89,7 +89,8 @@ def xql_value_loss(
 
     The minimiser is the soft value :math:`β log E[exp(q/β)]` of the data's actions. It
     tends to their maximum as :math:`β` tends to 0, and to their mean as it grows. Above
-    :math:`c` the loss is linear, so that outliers do not overflow and have a gradient.
+    :math:`c`, or 40 if that is less, the loss is linear, so that outliers do not
+    overflow and have a gradient.
 
     Args:
         v: State values :math:`v(s)`, shape `[...]`.
@@ -97,7 +98,7 @@ def xql_value_loss(
         temperature: Temperature :math:`β`, in (0, inf), in the unit of the values,
             shape `[]`.
         max_exponent: Error :math:`c`, in (0, inf], in temperatures, from which it is
-            linear, at most 40, shape `[]`.
+            linear, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of `q`.
         sample_mask: False for steps to ignore, shape `[...]`; or None.
 

@@ -98,8 +98,8 @@ def huber_loss(
         https://doi.org/10.1214/aoms/1177703732
     """
     size = jnp.abs(x)
-    clipped = jnp.minimum(size, delta)
-    return 0.5 * jnp.square(clipped) + delta * (size - clipped)
+    linear = delta * (size - 0.5 * delta)
+    return jnp.where(size <= delta, 0.5 * jnp.square(x), linear)
 
 
 @checked
@@ -325,8 +325,7 @@ def _scale_gradient(x: Array, scale: Array) -> Array:
 
 def _scale_gradient_jvp(tangent: Array, y: Array, x: Array, scale: Array) -> Array:
     del y, x
-    # A scale of 0 stops infinite gradients, too: `0 * inf` would be NaN.
-    return jnp.where(scale == 0, 0, scale.astype(tangent.dtype) * tangent)
+    return scale.astype(tangent.dtype) * tangent
 
 
 _scale_gradient.defjvps(_scale_gradient_jvp, None)

@@ -104,7 +104,7 @@ def softmax(temperature: Float[ArrayLike, "in (0, inf)"] = 1.0) -> Softmax:
 @checked
 def clipped_entropy_softmax(
     temperature: Float[ArrayLike, "in (0, inf)"] = 1.0,
-    entropy_clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
+    entropy_clip: Float[ArrayLike, "in [0, inf)"] = 1.0,
 ) -> ClippedEntropySoftmax:
     """Create a softmax distribution with clipped entropy.
 
@@ -121,7 +121,7 @@ def clipped_entropy_softmax(
     Args:
         temperature: Temperature :math:`τ`, in (0, inf), shape `[]`.
         entropy_clip: Fraction :math:`κ` of the entropy :math:`log A` of A legal
-            actions, in [0, inf], shape `[]`. 1 clips nothing.
+            actions, in [0, inf), shape `[]`. 1 clips nothing.
 
     Returns:
         A `ClippedEntropySoftmax`.
@@ -474,7 +474,7 @@ class ClippedEntropySoftmax(Softmax):
 
     Attributes:
         temperature: Temperature, in (0, inf), shape `[]`.
-        entropy_clip: Fraction of the largest entropy, in [0, inf], shape `[]`.
+        entropy_clip: Fraction of the largest entropy, in [0, inf), shape `[]`.
     """
 
     entropy_clip: ArrayLike

@@ -7,10 +7,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, indexing, streams
+from rlaxlib._core import checks, indexing, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
 from rlaxlib.distributions._categorical import DiscreteDistribution
+from rlaxlib.distributions._shared import uniform
 
 __all__ = ["EpsilonGreedy", "Greedy", "epsilon_greedy", "greedy"]
 
@@ -316,31 +317,26 @@ class EpsilonGreedy(DiscreteDistribution):
 
 
 def _sample(key: Array, probs: Array) -> Array:
-    """Sample an action, or return -1 if a probability is NaN."""
+    """Sample an action."""
     return jax.random.categorical(key, jnp.log(probs))
 
 
 def _log_prob(sample: Array, probs: Array) -> Array:
     """Return the log-probability of an action."""
     none_legal = jnp.all(probs == 0, axis=-1, keepdims=True)
-    probs = jnp.where(none_legal, 1, probs)  # Their logarithm is 0.
-    probs = jnp.broadcast_to(probs, (*sample.shape, probs.shape[-1]))
-    return jnp.log(indexing.pick(probs, sample))
+    log_probs = jnp.where(none_legal, 0, safe.log(probs))
+    shape = (*sample.shape, probs.shape[-1])
+    return indexing.pick(jnp.broadcast_to(log_probs, shape), sample)
 
 
 def _entropy(probs: Array) -> Array:
     """Return the entropy."""
-    log_probs = jnp.log(jnp.where(probs > 0, probs, 1))  # 0 log 0 = 0.
-    return -jnp.sum(probs * log_probs, axis=-1)
+    return -safe.dot(probs, safe.log(probs, 0.0))
 
 
 def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = streams.filled(action_mask, preferences), preferences.dtype
-    largest = jnp.max(jnp.where(legal, preferences, -jnp.inf), axis=-1)
-    largest = jnp.expand_dims(largest, -1)
-    best = (legal & (preferences == largest)).astype(dtype)
-    n_best = jnp.sum(best, axis=-1, keepdims=True)
-    n_legal = jnp.sum(legal, axis=-1, keepdims=True, dtype=dtype)
-    probs = (1 - epsilon) * best / jnp.maximum(n_best, 1)
-    return jnp.where(legal, probs + epsilon / jnp.maximum(n_legal, 1), 0)
+    largest = jnp.max(jnp.where(legal, preferences, -jnp.inf), axis=-1, keepdims=True)
+    best = legal & (preferences == largest)
+    return (1 - epsilon) * uniform(best, dtype) + epsilon * uniform(legal, dtype)

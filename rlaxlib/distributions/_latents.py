@@ -15,7 +15,7 @@ from rlaxlib._core import safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 from rlaxlib.distributions._categorical import categorical_kl_divergence
-from rlaxlib.distributions._shared import legal_softmax
+from rlaxlib.distributions._shared import legal_softmax, uniform
 
 __all__ = [
     "BalancedKlOutputs",
@@ -80,11 +80,8 @@ def unimix_logits(
         2023. https://arxiv.org/abs/2301.04104
     """
     p = legal_softmax(logits, action_mask)
-    possible = streams.filled(action_mask, logits)
-    count = jnp.sum(possible, axis=-1, keepdims=True, dtype=logits.dtype)
-    uniform = jnp.where(possible, 1 / jnp.maximum(count, 1), 0)
-    mixture = (1 - mix) * p.probs + mix * uniform
-    return safe.log(mixture)
+    u = uniform(streams.filled(action_mask, logits), logits.dtype)
+    return safe.log((1 - mix) * p.probs + mix * u)
 
 
 @checked
@@ -195,9 +192,6 @@ def balanced_kl(
 
     dynamics_loss = jnp.maximum(kl(q_stopped, p), free_nats)
     representation_loss = jnp.maximum(kl(q, p_stopped), free_nats)
-    loss = dynamics_weight * dynamics_loss
-    loss += representation_weight * representation_loss
-    outputs = BalancedKlOutputs(
-        dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
-    )
-    return loss, outputs
+    loss = dynamics_weight * dynamics_loss + representation_weight * representation_loss
+    terms = dynamics_loss, representation_loss, kl(q_stopped, p_stopped)
+    return loss, BalancedKlOutputs(*terms)

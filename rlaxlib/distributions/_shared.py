@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from rlaxlib._core import indexing, legality
 
@@ -84,6 +84,12 @@ def legal_softmax(
     any_legal = total != 0  # The largest term is 1.
     total = jnp.where(any_legal, total, 1)
     return LegalSoftmax(logits, largest, temperature, gaps, total, any_legal)
+
+
+def uniform(actions: Array, dtype: DTypeLike) -> Array:
+    """Return the uniform distribution over some of all actions, 0 if there are none."""
+    count = jnp.sum(actions, axis=-1, keepdims=True, dtype=dtype)
+    return actions.astype(dtype) / jnp.maximum(count, 1)
 
 
 # --- Normal distributions. A sigma has shape `[]`, `[D]` or that of its mean. ---

@@ -154,7 +154,7 @@ def tanh_normal_log_prob_of_action(
 
     Args:
         a: Action :math:`a`, shape `[D]`. An entry at or beyond -1 or 1 is moved to
-            the nearest value inside, and has no gradient.
+            the nearest value inside.
         mean: Mean :math:`μ` of the Gaussian, shape `[D]`.
         stddev: Standard deviation :math:`σ` of the Gaussian, in (0, inf), shape `[D]`.
 
@@ -444,11 +444,8 @@ def _log_density(
     low, high = (jnp.broadcast_to(each, action.shape) for each in (low, high))
     # Distances to both bounds, as fractions of the range: `1 - a²` would round to 0.
     below, above = (action - low) / (high - low), (high - action) / (high - low)
-    is_inside = (below >= margin) & (above >= margin)
-    below, above = (
-        jnp.where(is_inside, x, jax.lax.stop_gradient(jnp.clip(x, margin, 1.0)))
-        for x in (below, above)
-    )
+    # The logarithm of a distance of 0 would be minus infinity.
+    below, above = jnp.clip(below, margin, 1.0), jnp.clip(above, margin, 1.0)
     u = 0.5 * (jnp.log(below) - jnp.log(above))  # The inverse of the tanh.
     log_slope = jnp.log(2 * (high - low)) + jnp.log(below) + jnp.log(above)
     return _shared.normal_log_density(u, mean, stddev) - jnp.sum(log_slope, axis=-1)

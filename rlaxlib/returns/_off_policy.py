@@ -93,7 +93,6 @@ def general_off_policy_returns_from_action_values(
         Anna Harutyunyan and others, *Q(λ) with Off-Policy Corrections*, 2016.
         https://arxiv.org/abs/1602.04951
     """
-    q_t = safe.floored(q_t)
     step = pick(q_t, a_t), safe.expectation(pi_t, q_t), r_t, discount_t, c_t
     returns = general_off_policy_returns_from_q_and_v(
         *step, truncated_t=truncated_t, sample_mask=sample_mask

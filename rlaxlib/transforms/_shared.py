@@ -47,11 +47,9 @@ def mean(probs: Array, bins: Array) -> Array:
     """Return the mean of bins of shape `[K]` under probabilities `[..., K]`."""
     # Symmetric probabilities of symmetric bins then have a mean of 0: large bins would
     # leave a rounding error.
-    is_pair = (bins == -bins[::-1]).astype(probs.dtype)
-    is_pair = jnp.broadcast_to(is_pair, probs.shape)
-    weights = is_pair * 0.5 * (probs - probs[..., ::-1]) + (1 - is_pair) * probs
-    bins = jnp.broadcast_to(bins, probs.shape)
-    return safe.dot(weights, bins)
+    half = 0.5 * (bins == -bins[::-1]).astype(probs.dtype)
+    half, bins = (jnp.broadcast_to(x, probs.shape) for x in (half, bins))
+    return safe.dot(probs - half * (probs + probs[..., ::-1]), bins)
 
 
 def two_hot(x: Array, b: Array) -> Array:
@@ -61,8 +59,8 @@ def two_hot(x: Array, b: Array) -> Array:
         jnp.broadcast_to(each, (*x.shape[:-1], b.size - 1)) for each in (b[:-1], b[1:])
     )
     start, end = low.at[..., 0].set(-jnp.inf), high.at[..., -1].set(jnp.inf)
-    between = ~(x < start) & ~(x >= end)  # Always true of NaN.
-    lower = jnp.where(between, (high - x) / (high - low), 0)
-    upper = jnp.where(between, (x - low) / (high - low), 0)
+    outside = (x < start) | (x >= end)
+    lower = jnp.where(outside, 0, (high - x) / (high - low))
+    upper = jnp.where(outside, 0, (x - low) / (high - low))
     none = jnp.zeros_like(x)
     return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)

@@ -149,7 +149,7 @@ def signed_logp1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    return _with_sign(jnp.log1p(_magnitude(x)), x)
+    return _with_sign(jnp.log1p(jnp.abs(x)), x)
 
 
 @checked
@@ -179,7 +179,7 @@ def signed_expm1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
         Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
         2023. https://arxiv.org/abs/2301.04104
     """
-    return _with_sign(jnp.expm1(_magnitude(x)), x)
+    return _with_sign(jnp.expm1(jnp.abs(x)), x)
 
 
 @checked
@@ -274,7 +274,7 @@ def signed_hyperbolic(
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    size = _magnitude(x)
+    size = jnp.abs(x)
     # √(|x| + 1) - 1 = |x| / (√(|x| + 1) + 1), which does not cancel near 0.
     return _with_sign(size / (jnp.sqrt(size + 1) + 1) + eps * size, x)
 
@@ -311,7 +311,7 @@ def signed_parabolic(
         Tobias Pohlen and others, *Observe and Look Further: Achieving Consistent
         Performance on Atari*, 2018. https://arxiv.org/abs/1805.11593
     """
-    half, size = 0.5 + eps, _magnitude(x)
+    half, size = 0.5 + eps, jnp.abs(x)
     w = size / (half + jnp.sqrt(jnp.square(half) + eps * size))
     return _with_sign(w * (w + 2), x)
 
@@ -414,16 +414,11 @@ def power(
     """
     q = jnp.sqrt(p)
     # (|x|/q + 1)^p - 1 would cancel near 0.
-    size = jnp.expm1(p * jnp.log1p(_magnitude(x) / q)) / q
+    size = jnp.expm1(p * jnp.log1p(jnp.abs(x) / q)) / q
     return _with_sign(size, x)
 
 
-def _magnitude(x: Array) -> Array:
-    """Return `|x|`, 0 where it is infinite: transforms may give NaN there."""
-    # As a choice, so that the derivative at 0 is 1, not that of `sign`.
-    return jnp.where(x < 0, -x, x)
-
-
 def _with_sign(size: Array, x: Array) -> Array:
-    """Return `size` with the sign of `x`, `x` where that is infinite."""
+    """Return `size` with the sign of `x`."""
+    # `jnp.sign` is 0 at 0, and would make the derivative 0.
     return jnp.where(x < 0, -size, size)

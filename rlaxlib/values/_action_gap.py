@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -64,7 +65,7 @@ def persistent_q_learning(
         Marc G. Bellemare and others, *Increasing the Action Gap: New Operators for
         Reinforcement Learning*, 2016. https://arxiv.org/abs/1512.04860
     """
-    q_a_tm1 = pick(q_tm1, a_tm1)
+    q_a_tm1, q_t = pick(q_tm1, a_tm1), safe.floored(q_t)
     alpha, q_a_t = action_gap_scale, pick(q_t, a_tm1)
     v_t = (1 - alpha) * jnp.max(q_t) + alpha * q_a_t
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)

@@ -233,12 +233,9 @@ def categorical_double_q_learning(
     a_t = jnp.argmax(q_t_selector)
     logits_a_t = indexing.pick_slice(q_logits_t, a_t)
     x = indexing.pick_slice(q_logits_tm1, a_tm1)
-    loss = categorical_td_learning(
+    return categorical_td_learning(
         q_atoms_tm1, x, r_t, discount_t, q_atoms_t, logits_a_t, stop_target_gradients
     )
-    # XLA may reduce logits that are all NaN to minus infinity.
-    is_inside = indexing.is_inside(a_tm1, len(q_logits_tm1))
-    return jnp.where(is_inside, loss, jnp.nan)
 
 
 @checked

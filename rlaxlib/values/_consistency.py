@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
@@ -57,10 +55,5 @@ def cosine_consistency_loss(
         https://arxiv.org/abs/2007.05929
     """
     targets = stop_if(stop_target_gradients, targets)
-    return -safe.dot(_normalize(predictions), _normalize(targets))
-
-
-def _normalize(x: Array) -> Array:
-    """Divide vectors by their norms, and leave those of norm 0."""
-    norm, direction = safe.polar(x)
-    return jnp.where(norm == 0, x, direction)
+    (_, x), (_, y) = safe.polar(predictions), safe.polar(targets)
+    return -safe.dot(x, y)

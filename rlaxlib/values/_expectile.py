@@ -277,9 +277,8 @@ def imputed_expectile_q_learning(
         Learning*, 2019. https://arxiv.org/abs/1902.08102
     """
     a_t = jnp.argmax(_means(dist_q_t_selector, tau_q_tm1))
-    e_t = pick_slice(dist_q_t, a_t, axis=1)
-    samples_t = impute_expectile_samples(e_t, tau_q_tm1, num_samples)
-    y = r_t + streams.bootstrap(discount_t, samples_t)
+    e_t = safe.floored(pick_slice(dist_q_t, a_t, axis=1))
+    y = r_t + discount_t * impute_expectile_samples(e_t, tau_q_tm1, num_samples)
     x = pick_slice(dist_q_tm1, a_tm1, axis=1)
     return expectile_regression_loss(
         x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients

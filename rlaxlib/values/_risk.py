@@ -148,11 +148,7 @@ def cpw_fractions(
         Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
     inside, tau = _inside(fractions)
-    # Relative to the larger of both, their powers do not both underflow.
-    largest = jnp.maximum(tau, 1 - tau)
-    powers = (tau / largest) ** eta + ((1 - tau) / largest) ** eta
-    # `powers ** (1 / eta)` may overflow.
-    beta = tau**eta / largest * jnp.exp(-jnp.log(powers) / eta)
+    beta = tau**eta / (tau**eta + (1 - tau) ** eta) ** (1 / eta)
     return jnp.where(inside, beta, fractions)
 
 

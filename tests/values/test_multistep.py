@@ -65,7 +65,6 @@ def test_q_lambda_with_the_watkins_trace_stops_at_actions_that_are_not_greedy():
 def test_all_actions_of_equal_value_are_greedy():
     trace, q = jax.jit(rlaxlib.watkins_trace), np.ones((2, 3))
     np.testing.assert_array_equal(trace(q, np.array([0, 2])), np.ones(2))
-    np.testing.assert_array_equal(trace(q, np.array([0, 3])), [1.0, np.nan])
 
 
 def test_coefficients_of_retrace_are_lambda_on_policy():

@@ -48,17 +48,6 @@ def test_the_huber_loss_over_its_parameter_converges_to_the_quantile_loss():
         jax.tree.map(close, found, (plain, gradient))
 
 
-@pytest.mark.parametrize("normalize_huber", [False, True])
-def test_an_infinite_sample_has_the_gradient_of_a_distant_one(normalize_huber):
-    def gradient(y):
-        x, y = np.zeros(3, np.float32), np.float32([y, 0.5])
-        flag = {"normalize_huber": normalize_huber}
-        return loss_and_gradient(x, TAU, y, 0.25, **flag)[1]
-
-    for sign in (1, -1):
-        np.testing.assert_array_equal(gradient(sign * np.inf), gradient(sign * 9.0))
-
-
 def test_q_learning_is_regression_on_the_samples_of_the_best_action():
     q_loss = q_learning(*INPUTS, LATER, LATER, 1.0)
     best = np.argmax(np.mean(LATER, axis=0))

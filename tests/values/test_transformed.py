@@ -146,6 +146,55 @@ def test_gradient_of_the_prediction_is_finite_if_the_target_overflows():
     np.testing.assert_array_equal(target, [[0.0, 0.0]])
 
 
+PAIRS = {
+    "identity": rlaxlib.IDENTITY_PAIR,
+    "hyperbolic": HYPERBOLIC,
+    "symlog": rlaxlib.SYMLOG_PAIR,
+    "arsinh": rlaxlib.HYPERBOLIC_SIN_PAIR,
+    "power": rlaxlib.TxPair(
+        functools.partial(rlaxlib.power, p=0.5), functools.partial(rlaxlib.power, p=2.0)
+    ),
+    "square root": rlaxlib.TxPair(jnp.sqrt, jnp.square),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_minus_infinity_after_the_end_of_an_episode_has_no_effect(pair):
+    """No action is legal in the last state, as a mask of -1e9 says, too."""
+    stream = {n: np.abs(x) for n, x in pick(make_stream(), *REWARDS, "q_t").items()}
+    end = np.arange(8) == 4
+    stream["discount_t"] = np.where(end, np.float32(0), stream["discount_t"])
+    actions, one, half = np.zeros(8, np.int32), np.ones(8), np.full((8, 4), 0.25)
+    assert stream["q_t"].shape == half.shape
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1, 2), has_aux=True)
+    def evaluate(r_t, discount_t, q_t):
+        v_t, step = jnp.max(q_t, axis=-1), (r_t, discount_t)
+        of_actions = q_t, actions, *step, np.float32(0.5 * one), np.float32(half)
+        results = [
+            rlaxlib.transformed_lambda_returns(pair, *step, v_t, 0.7),
+            rlaxlib.transformed_n_step_returns(pair, *step, v_t, 3),
+            rlaxlib.transformed_general_off_policy_returns_from_action_values(
+                pair, *of_actions
+            ),
+        ]
+        return sum(jnp.sum(jnp.sin(x)) for x in results), results
+
+    def at_end(value):
+        q_t = np.where(end[:, None], np.float32(value), stream["q_t"])
+        (_, results), gradients = evaluate(stream["r_t"], stream["discount_t"], q_t)
+        by_reward, by_discount, by_value = gradients
+        assert not np.any(np.isnan(by_discount))
+        by_discount = np.where(end, 0, by_discount)
+        return results, by_reward, by_discount, by_value
+
+    expected = at_end(1.0)
+    marks = (0.5,) if pair is PAIRS["square root"] else (-np.inf, -1e9)
+    for mark in marks:
+        jax.tree.map(close, at_end(mark), expected)
+
+
 @pytest.mark.parametrize("pair", [rlaxlib.TxPair(jnp.exp, jnp.log), HYPERBOLIC])
 def test_returns_at_invalid_steps_are_zero_under_any_transform(pair):
     stream = pick(make_stream(), *REWARDS, "v_t")

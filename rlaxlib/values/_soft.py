@@ -118,8 +118,7 @@ def mellowmax(
     # `log` is inaccurate at a mean near 1, and `log1p` at one near 0.
     change = jnp.sum(jnp.expm1(omega * gaps)) / n
     total = jnp.sum(jnp.exp(omega * gaps), where=legal)
-    far = jnp.log(jnp.maximum(total, 1) / n)
-    log_mean = jnp.where(change > -0.5, jnp.log1p(change), far)
+    log_mean = jnp.where(change > -0.5, jnp.log1p(change), safe.log(total / n))
     return extreme + safe.divide(log_mean, omega, otherwise=jnp.sum(gaps) / n)
 
 

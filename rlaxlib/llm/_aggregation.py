@@ -105,5 +105,4 @@ def aggregate_losses(
     total = devices.total(jnp.sum(loss), axis_name)
     if denominator is None:
         denominator = devices.total(counts.get(kind, answers), axis_name)
-        denominator = jnp.maximum(denominator, 1)
     return safe.divide(total, denominator)  # Without valid tokens, it may be 0.

@@ -85,12 +85,9 @@ def divergence_ppo_mask(
         divergence = jnp.abs(pi - mu)
     else:
         other_pi, other_mu = -jnp.expm1(log_prob), -jnp.expm1(old_log_prob)
-        own = mu * jnp.where(mu > 0, old_log_prob - log_prob, 0)
-        # `0 log 0` is 0, also where both policies are certain.
-        log_mu, log_pi = (
-            jnp.log(jnp.where(other_mu > 0, x, 1)) for x in (other_mu, other_pi)
-        )
-        divergence = own + other_mu * (log_mu - log_pi)
+        others = ratios.log_ratio(jnp.log(other_mu), jnp.log(other_pi))
+        own = ratios.log_ratio(old_log_prob, log_prob)
+        divergence = mu * own + other_mu * others
     too_likely = (adv > 0) & (pi > mu) & (divergence > high)
     too_unlikely = (adv < 0) & (pi < mu) & (divergence > epsilon)
     return ~(too_likely | too_unlikely)

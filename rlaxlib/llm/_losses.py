@@ -186,7 +186,8 @@ def gspo_ratio(
             segments are in [0, T) for the T tokens of all devices.
 
     Returns:
-        Ratios, in [e^-20, e^20], shape `[T]`, 0 for ignored tokens.
+        Ratios, in [e^-40, e^40], shape `[T]`, 0 for ignored tokens. There is no
+        gradient at the bounds.
 
     Raises:
         ArgumentError: If a shape, dtype or `kind` is wrong.
@@ -206,7 +207,8 @@ def gspo_ratio(
     mean = means(log_ratio, sample_mask, segment_ids, axis_name)
     if kind == "gspo_token":
         mean = stop_gradient(mean) + _zero(log_prob)
-    return ratios.ratio(mean)
+    # Its logarithm would have a gradient of NaN where it underflows.
+    return jnp.exp(jnp.clip(mean, -ratios.BOUND, ratios.BOUND))
 
 
 @checked(wide=True)
@@ -254,8 +256,8 @@ def gmpo_loss(
     Returns:
         A tuple of two: the loss :math:`L` at each token, shape `[T]`, 0 for ignored
         tokens, and the `RatioOutputs` of the tokens. Aggregate by
-        `"sequence_mean_token_mean"`. The mean of the ratios is bounded by e^20, and has
-        no gradient beyond.
+        `"sequence_mean_token_mean"`. The geometric mean is at most e^40, and has no
+        gradient beyond.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -315,8 +317,8 @@ def kl_loss(
         sample_mask: False for tokens to ignore, shape `[...]`; or None.
 
     Returns:
-        Losses, shape `[...]`, 0 for ignored tokens. Where one policy rules out the
-        token, they are infinite and have no gradient.
+        Losses, shape `[...]`, 0 for ignored tokens. They are finite: the log-ratio is
+        1e15 where only the reference policy rules out the token.
 
     Raises:
         ArgumentError: If a shape, dtype or `kind` is wrong.
@@ -434,8 +436,7 @@ def high_entropy_mask(
         axis_name: Mapped axis name, or names, of the batch; or None.
 
     Returns:
-        True for the selected tokens, shape `[...]`; False for ignored tokens and an
-        entropy of NaN.
+        True for the selected tokens, shape `[...]`; False for ignored tokens.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -453,7 +454,6 @@ def high_entropy_mask(
     mask = streams.filled(sample_mask, entropy)
     count = devices.total(jnp.sum(mask, dtype=fraction.dtype), axis_name)
     rank = indexing.part(fraction, count - 1)
-    mask &= ~jnp.isnan(entropy)  # NaN would be the highest entropy.
     smallest = _ranked(jnp.where(mask, entropy, -jnp.inf), rank, axis_name)
     return mask & (entropy >= smallest)
 

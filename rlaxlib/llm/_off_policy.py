@@ -73,7 +73,7 @@ def importance_weights(
             segments are in [0, T) for the T tokens of all devices.
 
     Returns:
-        Weights :math:`w_t`, at most e^20, without a gradient, shape `[T]`, 0 for
+        Weights :math:`w_t`, at most e^40, without a gradient, shape `[T]`, 0 for
             ignored tokens.
 
     Raises:
@@ -94,7 +94,7 @@ def importance_weights(
         Ling Team, *Every Step Evolves: Scaling Reinforcement Learning for
         Trillion-Scale Thinking Model*, 2025. https://arxiv.org/abs/2510.18855
     """
-    log_ratio = jnp.clip(jax.lax.stop_gradient(log_ratio), safe.FLOOR, -safe.FLOOR)
+    log_ratio = safe.floored(jax.lax.stop_gradient(log_ratio))
     if level == "sequence":
         log_ratio = sums(log_ratio, segment_ids, axis_name)
     elif level == "geometric":

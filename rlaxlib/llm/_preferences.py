@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import distributions
-from rlaxlib._core import ratios
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
 
@@ -32,8 +32,6 @@ __all__ = [
     "orpo_loss",
     "simpo_loss",
 ]
-
-_IMPOSSIBLE = -1e30  # The log-probability of an impossible outcome.
 
 
 @checked(wide=True)
@@ -214,14 +212,15 @@ def orpo_loss(
         Jiwoo Hong, Noah Lee and James Thorne, *ORPO: Monolithic Preference Optimization
         without Reference Model*, 2024. https://arxiv.org/abs/2403.07691
     """
-    pair = mean_log_prob_chosen, mean_log_prob_rejected
-    # As odds_l / odds_w: the logarithm of `1 - p` is infinite at a probability of 1.
-    chosen, rejected = map(_unsure, pair)
-    excess = rejected - chosen
-    largest = stop_gradient(jax.nn.relu(excess))  # `exp(excess)` may overflow.
-    ratio = jnp.exp(excess - largest) * jnp.expm1(chosen) / jnp.expm1(rejected)
-    preference = largest + jnp.log1p(jnp.expm1(-largest) + ratio)
-    return -mean_log_prob_chosen + coefficient * preference
+
+    def log_odds(log_prob: Array) -> Array:
+        # The logarithm of `1 - p` is infinite at a probability of 1.
+        margin = float(jnp.finfo(log_prob.dtype).epsneg)
+        log_prob -= stop_gradient(jax.nn.relu(log_prob + margin))
+        return log_prob - jnp.log(-jnp.expm1(log_prob))
+
+    log_ratio = log_odds(mean_log_prob_chosen) - log_odds(mean_log_prob_rejected)
+    return -mean_log_prob_chosen - coefficient * jax.nn.log_sigmoid(log_ratio)
 
 
 @checked(wide=True)
@@ -390,31 +389,22 @@ def generalized_jsd(
         Rishabh Agarwal and others, *On-Policy Distillation of Language Models: Learning
         from Self-Generated Mistakes*, 2023. https://arxiv.org/abs/2306.13649
     """
-    # `0 * -inf` would be NaN.
-    q = jax.nn.log_softmax(jnp.maximum(student_logits, _IMPOSSIBLE))
-    p = jax.nn.log_softmax(jnp.maximum(teacher_logits, _IMPOSSIBLE))
+    log_q = jax.nn.log_softmax(safe.floored(student_logits))
+    log_p = jax.nn.log_softmax(safe.floored(stop_gradient(teacher_logits)))
     if top_k is not None:
-        _, top = jax.lax.top_k(p, top_k)
-        p, q = _bucketed(p, top), _bucketed(q, top)
-    p = stop_gradient(p)
-    both = jnp.stack([jnp.log(mix) + p, jnp.log1p(-mix) + q])
-    m = jax.nn.logsumexp(both, axis=0)
+        _, top = jax.lax.top_k(log_p, top_k)
+        log_p, log_q = _bucketed(log_p, top), _bucketed(log_q, top)
+    log_m = jnp.logaddexp(jnp.log(mix) + log_p, jnp.log1p(-mix) + log_q)
     # At the limits, m is q or p, and one of the divergences is 0.
     teacher_weight = jnp.where(mix == 0, 1, mix)
     student_weight = jnp.where(mix == 1, 1, 1 - mix)
     kl = distributions.categorical_kl_divergence
-    return teacher_weight * kl(p, m) + student_weight * kl(q, m)
-
-
-def _unsure(log_prob: Array) -> Array:
-    """Return a log-probability, at most that of the largest probability below 1."""
-    margin = float(jnp.finfo(log_prob.dtype).epsneg)
-    return log_prob - stop_gradient(jax.nn.relu(log_prob + margin))
+    return teacher_weight * kl(log_p, log_m) + student_weight * kl(log_q, log_m)
 
 
 def _bucketed(log_probs: Array, top: Array) -> Array:
     """Return the log-probabilities of some outcomes, and of all others together."""
     some = jnp.take_along_axis(log_probs, top, axis=-1)
-    rest = jnp.put_along_axis(log_probs, top, _IMPOSSIBLE, axis=-1, inplace=False)
+    rest = jnp.put_along_axis(log_probs, top, -jnp.inf, axis=-1, inplace=False)
     others = jax.nn.logsumexp(rest, axis=-1, keepdims=True)
     return jnp.concatenate([some, others], axis=-1)

@@ -40,7 +40,8 @@ def optimal_token_baseline(
             tokens, shape `[G, T]`.
         log_prob: Log-probabilities :math:`log π_{i,t}` of the tokens, shape `[G, T]`.
         sum_squared_probs: Sum :math:`∑_a π_{i,t}(a)²` of the squared probabilities of
-            all tokens, in [0, 1], shape `[G, T]`.
+            all tokens, in [0, 1], shape `[G, T]`. The sum over the other tokens is at
+            most :math:`(1 - π_{i,t})²`: what contradicts that counts as the bound.
         sample_mask: False for tokens to ignore, shape `[G, T]`; or None. Such tokens
             have no share in the baseline, and add nothing to later weights.
         axis_name: Mapped axis name, or names, of the group; or None.
@@ -65,13 +66,14 @@ def optimal_token_baseline(
         Long-Horizon LLM-RL*, 2026. https://arxiv.org/abs/2602.07078
     """
     exists = streams.filled(sample_mask, returns)
-    # The terms cancel if a token is almost certain: within (1 - π)² and its double.
-    least = jnp.square(jnp.expm1(log_prob))
-    energy = 1 - 2 * jnp.exp(log_prob) + sum_squared_probs
-    energy = jnp.clip(energy, least, 2 * least)
+    # As (1 - π)² + ∑_{a ≠ a_t} π(a)²: 1 - 2 π + ∑_a π(a)² would lose its precision
+    # if the token is almost certain. The sum is at most (1 - π)².
+    own = jnp.square(jnp.expm1(log_prob))
+    others = jnp.clip(sum_squared_probs - jnp.exp(2 * log_prob), 0, own)
+    energy = own + others
     weights = jnp.cumsum(jnp.where(exists, energy, 0), axis=1)
     weights = jnp.where(exists, weights, 0)
-    weighted = devices.total(safe.expectation(weights, returns, axis=0), axis_name)
+    weighted = devices.total(jnp.sum(weights * returns, axis=0), axis_name)
     total = devices.total(jnp.sum(weights, axis=0), axis_name)
     # The baseline of a single answer would be its own return.
     answers = jnp.sum(jnp.any(exists, axis=1), dtype=jnp.int32)

@@ -139,16 +139,18 @@ def test_weights_without_an_upper_bound_give_no_nan():
     np.testing.assert_array_equal(gradient, 0.0)
 
 
-def test_kl_of_a_token_that_one_policy_rules_out_is_infinite():
+def test_kl_of_a_token_that_one_policy_rules_out_is_very_large():
     log_prob, reference = np.float32([[-1, -np.inf, -np.inf], [-np.inf, -1, -np.inf]])
-    for kind, expected in {
-        "k1": [np.inf, -np.inf, 0],
-        "k2": [np.inf, np.inf, 0],
-        "k3": [np.inf, np.inf, 0],
-        "abs": [np.inf, np.inf, 0],
+    for kind, signs in {
+        "k1": [1, -1, 0],
+        "k2": [1, 1, 0],
+        "k3": [1, 1, 0],
+        "abs": [1, 1, 0],
     }.items():
-        losses = rlaxlib.kl_loss(log_prob, reference, kind)
-        np.testing.assert_array_equal(losses, expected)
+        losses = np.asarray(rlaxlib.kl_loss(log_prob, reference, kind))
+        assert np.isfinite(losses).all()
+        assert (np.abs(losses[:2]) > 1e14).all()
+        np.testing.assert_array_equal(np.sign(losses), signs)
 
 
 @each_loss
@@ -228,6 +230,20 @@ def test_gspo_ratios_of_sequence_and_tokens_agree(mask):
     close(one[0], np.where(valid, ratio, 0.0))
 
 
+def test_far_ratios_of_tokens_cancel_in_a_sequence():
+    """What is bounded is the mean, never a term of it."""
+    pair = np.float32([-1.0, -50.0]), np.float32([-31.0, -20.0])
+    for name in ("gspo", "gspo token"):
+        ratio, found = value_and_gradient(LOSSES[name], *pair, 1.0)
+        np.testing.assert_array_equal(ratio, 1.0)
+        close(np.sum(found), 2.0)
+    far = np.float32([1e4, -1e4 + 1])
+    close(rlaxlib.gspo_ratio(far, 0 * far), np.exp(0.5), rtol=1e-3)
+    loss, found = value_and_gradient(gmpo_loss, *pair, 1.0, epsilon=np.inf)
+    close(loss, -1.0)
+    close(np.sum(found), -2.0)
+
+
 def test_gspo_token_gives_each_token_its_own_advantage():
     adv = np.arange(6, dtype=np.float32)
 
@@ -295,7 +311,7 @@ def test_statistics_report_the_tokens_that_are_clipped():
         clipped = gradient(gmpo_loss, NEW, OLD, adv) == 0
         np.testing.assert_array_equal(outputs.clipped, clipped)
     _, outputs = rlaxlib.sapo_loss(
-        np.float32([-1.0, 0.0]), np.float32([-1.0, -30.0]), 1.0
+        np.float32([-1.0, 0.0]), np.float32([-1.0, -50.0]), 1.0
     )
     np.testing.assert_array_equal(outputs.clipped, [False, True])
 

@@ -54,6 +54,15 @@ def test_extreme_ratios_give_finite_weights_within_bounds(level, mode):
         close(found, expected)
 
 
+def test_far_ratios_of_tokens_cancel_in_a_sequence():
+    """What is bounded is the sum, never a term of it."""
+    log_ratio = np.float32([30.0, -30.0, 0.0, 1e4, -1e4, 0.0])
+    for level in ("sequence", "geometric"):
+        np.testing.assert_array_equal(importance_weights(log_ratio, level), 1.0)
+    log_ratio[0] = -np.inf
+    np.testing.assert_array_equal(importance_weights(log_ratio, "sequence"), 0.0)
+
+
 def test_weights_have_no_gradient():
     def total(x):
         return jnp.sum(importance_weights(x, kind="mask", maximum=100.0))

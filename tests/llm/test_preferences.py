@@ -304,16 +304,11 @@ def test_teacher_has_no_gradient():
     np.testing.assert_array_equal(found, 0.0)
 
 
-def test_a_coefficient_of_0_removes_its_term_and_the_gradient():
+def test_kto_of_an_impossible_answer_has_no_gradient():
     @jax.jit
     @jax.grad
-    def kto(log_prob):
-        answers = np.array([True, False])
-        weights = {"undesirable_weight": 0.0}
-        return jnp.sum(rlaxlib.kto_loss(log_prob, np.zeros(2), answers, 0.0, **weights))
+    def gradient(log_prob):
+        answers = np.array([True, True])
+        return jnp.sum(rlaxlib.kto_loss(log_prob, np.zeros(2), answers, 0.0))
 
-    for bad in (np.inf, -np.inf, np.nan):
-        close(kto(np.float32([0.0, bad])), [-0.025, 0.0], atol=1e-6, err_msg=str(bad))
-    # The loss of a pair with an infinite difference is 0, and so is its gradient.
-    gradient = jax.jit(jax.grad(rlaxlib.bradley_terry_loss, (0, 1)))(np.inf, 0.0)
-    np.testing.assert_array_equal(gradient, 0)
+    close(gradient(np.float32([0.0, -np.inf])), [-0.025, 0.0], atol=1e-6)

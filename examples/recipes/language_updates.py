@@ -249,7 +249,7 @@ def sequence_mask_tis(params, apply, batch, low=0.99, high=1.01, max_weight=2.0)
 
     def weights(log_ratio, mask):
         weigh = rlaxlib.importance_weights
-        near = weigh(log_ratio, "geometric", "band", low, high, sample_mask=mask) > 0
+        near = weigh(log_ratio, "geometric", "mask", low, high, sample_mask=mask) > 0
         return jnp.where(
             near, weigh(log_ratio, sample_mask=mask, maximum=max_weight), 0.0
         )

@@ -73,8 +73,8 @@ def group_advantages(
         epsilon: Constant :math:`ε` added to the scale, in [0, inf), shape `[]`.
         sample_mask: False for answers to ignore, shape `[G]`; or None.
         group_ids: Prompt of each answer, in [0, G), of groups of any size in any order,
-            shape `[G]`; or None for one group. If devices share the answers, G counts
-            those of all devices. The time grows with the square of G.
+            shape `[G]`; or None for one group. With `axis_name`, the ids are those of
+            all devices, and so is G: a prompt has the same id everywhere.
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
@@ -110,20 +110,10 @@ def group_advantages(
         https://arxiv.org/abs/2602.02710
     """
     exists = streams.filled(sample_mask, rewards)
-    if group_ids is not None:
-        groups = jnp.arange(rewards.size * devices.number(axis_name))
-        ids = group_ids.astype(groups.dtype)
-
-        def of_group(index: Array) -> Array:
-            valid = exists & (ids == index)
-            settings = baseline, scale, ddof, epsilon
-            return group_advantages(
-                rewards, *settings, sample_mask=valid, axis_name=axis_name
-            )
-
-        advantages = jnp.sum(jax.vmap(of_group)(groups), axis=0)
-        return jnp.where((ids >= 0) & (ids < groups.size), advantages, jnp.nan)
-    found = moments.of(rewards, exists, axis_name)
+    if group_ids is None:
+        found = moments.of(rewards, exists, axis_name)
+    else:
+        found = _group_moments(rewards, exists, group_ids, axis_name)
     size, mean, _, centered = found
     others = jnp.maximum(size - 1, 1)
     choices = {"mean": centered, "leave_one_out": centered * size / others}
@@ -134,6 +124,24 @@ def group_advantages(
     divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
     divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
     return safe.divide(advantages, divisor)
+
+
+def _group_moments(
+    rewards: Array, exists: Array, group_ids: Array, axis_name: AxisName | None
+) -> moments.Moments:
+    """Return the moments of the group of each answer; each is `[G]`."""
+
+    def total(x: Array) -> Array:
+        return _shared.sums(x, group_ids, axis_name)
+
+    number = total(exists.astype(rewards.dtype))
+    size = jnp.maximum(number, 1)
+    first = total(rewards) / size
+    # Twice, so that equal rewards have deviations of exactly 0.
+    mean = first + total(jnp.where(exists, rewards - first, 0)) / size
+    deviations = jnp.where(exists, rewards - mean, 0)
+    variance = total(jnp.square(deviations)) / size
+    return moments.Moments(number, mean, variance, deviations)
 
 
 @checked(wide=True)

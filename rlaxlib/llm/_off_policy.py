@@ -18,7 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import devices, indexing, ratios, safe, streams
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int
 from rlaxlib.llm._shared import means, sums
@@ -30,9 +30,9 @@ __all__ = ["importance_weights", "off_policy_sequence_mask"]
 def importance_weights(
     log_ratio: Float[ArrayLike, "T"],
     level: Literal["token", "sequence", "geometric"] = "token",
-    kind: Literal["truncate", "mask", "band"] = "truncate",
-    minimum: Float[ArrayLike, "in [0, inf)"] = 0.5,
-    maximum: Float[ArrayLike, "in [minimum, inf]"] = 2.0,
+    kind: Literal["truncate", "mask"] = "truncate",
+    minimum: Float[ArrayLike, "in [0, inf)"] | None = None,
+    maximum: Float[ArrayLike, "in [minimum, inf]"] | None = 2.0,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -48,13 +48,12 @@ def importance_weights(
               { exp(∑_j l_j)   by sequence
               { exp((1/|y|) ∑_j l_j)   by geometric mean,   l_t = log (π(a_t)/μ(a_t))
 
-        w_t = { min(ρ_t, c_max)   to truncate
-              { ρ_t 1[ρ_t ≤ c_max]   to mask
-              { ρ_t 1[c_min ≤ ρ_t ≤ c_max]   to keep a band
+        w_t = { clip(ρ_t, c_min, c_max)   to truncate
+              { ρ_t 1[c_min ≤ ρ_t ≤ c_max]   to mask
 
     - `"truncate"`: truncated importance sampling (TIS), of bounded variance.
-    - `"mask"`: masked importance sampling (MIS), 0 for large ratios.
-    - `"band"`: IcePop, 0 for small ratios too; the paper uses 0.5 and 5.
+    - `"mask"`: masked importance sampling (MIS), 0 for large ratios; with a `minimum`,
+      IcePop, 0 for small ratios too. The paper of IcePop uses 0.5 and 5.
 
     Weights of sequences are unbiased, but their variance grows with the length. Weights
     of tokens ignore that prefixes differ. Geometric means have the scale of tokens. To
@@ -63,9 +62,11 @@ def importance_weights(
     Args:
         log_ratio: Log-ratios :math:`l_t`, not clipped, shape `[T]`.
         level: `"token"`, `"sequence"` or `"geometric"`.
-        kind: `"truncate"`, `"mask"` or `"band"`.
-        minimum: Smallest ratio :math:`c_min` of a band, in [0, inf), shape `[]`.
-        maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`.
+        kind: `"truncate"` or `"mask"`.
+        minimum: Smallest ratio :math:`c_min`, in [0, inf), shape `[]`; or None for no
+            bound.
+        maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`; or None
+            for no bound.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -100,10 +101,11 @@ def importance_weights(
     elif level == "geometric":
         log_ratio = means(log_ratio, sample_mask, segment_ids, axis_name)
     ratio = ratios.ratio(log_ratio)
+    weight = jnp.clip(ratio, minimum, maximum)
     if kind == "truncate":
-        return jnp.minimum(ratio, maximum)
-    is_dropped = (ratio > maximum) | ((ratio < minimum) & (kind == "band"))
-    return jnp.where(is_dropped, 0, ratio)
+        return weight
+    is_outside = (ratio < weight) | (ratio > weight)
+    return jnp.where(is_outside, 0, ratio)
 
 
 @checked
@@ -141,8 +143,8 @@ def off_policy_sequence_mask(
             segments are in [0, T) for the T tokens of all devices.
 
     Returns:
-        True for tokens to learn from, shape `[T]`, False for ignored tokens, and for
-        those whose traced answer is out of range.
+        True for tokens to learn from, shape `[T]`, False for ignored tokens. Those whose
+        traced answer is out of range remain: `aggregate_losses` is NaN there.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -156,10 +158,6 @@ def off_policy_sequence_mask(
         DeepSeek-AI, *DeepSeek-V3.2: Pushing the Frontier of Open Large Language
         Models*, section 3.1, 2025. https://arxiv.org/abs/2512.02556
     """
-    mask = streams.filled(sample_mask, log_prob)
-    if segment_ids is not None:
-        tokens = mask.size * devices.number(axis_name)
-        mask &= indexing.is_inside(segment_ids, tokens)
     log_ratio = ratios.log_ratio(old_log_prob, log_prob)
-    divergence = means(log_ratio, mask, segment_ids, axis_name)
-    return mask & ~((adv < 0) & (divergence > threshold))
+    divergence = means(log_ratio, sample_mask, segment_ids, axis_name)
+    return ~((adv < 0) & (divergence > threshold))

@@ -122,8 +122,8 @@ def dpo_loss(
 
 @checked(wide=True)
 def simpo_loss(
-    mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
-    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
+    mean_log_prob_chosen: Float[ArrayLike, "..."],
+    mean_log_prob_rejected: Float[ArrayLike, "..."],
     beta: Float[ArrayLike, "in (0, inf)"] = 2.0,
     margin: Float[ArrayLike, ""] = 1.0,
     *,
@@ -141,9 +141,8 @@ def simpo_loss(
 
     Args:
         mean_log_prob_chosen: Mean log-probability :math:`l_w` of its tokens,
-            in (-inf, 0], shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
             shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
         beta: Coefficient :math:`β`, in (0, inf), shape `[]`. The paper uses 2 to 2.5.
         margin: Margin :math:`γ` of rewards :math:`β l`, 0.3 to 1.6 in the paper,
             shape `[]`.
@@ -170,8 +169,8 @@ def simpo_loss(
 
 @checked(wide=True)
 def orpo_loss(
-    mean_log_prob_chosen: Float[ArrayLike, "... in (-inf, 0]"],
-    mean_log_prob_rejected: Float[ArrayLike, "... in (-inf, 0]"],
+    mean_log_prob_chosen: Float[ArrayLike, "..."],
+    mean_log_prob_rejected: Float[ArrayLike, "..."],
     coefficient: Float[ArrayLike, "in [0, inf)"] = 0.1,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -189,10 +188,8 @@ def orpo_loss(
     supervised phase nor a reference policy is needed.
 
     Args:
-        mean_log_prob_chosen: Mean log-probability :math:`l_w`, in (-inf, 0],
-            shape `[...]`.
-        mean_log_prob_rejected: The same of the rejected answer, in (-inf, 0],
-            shape `[...]`.
+        mean_log_prob_chosen: Mean log-probability :math:`l_w`, shape `[...]`.
+        mean_log_prob_rejected: The same of the rejected answer, shape `[...]`.
         coefficient: Coefficient :math:`λ`, in [0, inf), shape `[]`.
         sample_mask: False for pairs to ignore, shape `[...]`; or None.
 

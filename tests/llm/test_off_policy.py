@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 LOG_RATIO = np.float32(RNG.normal(size=6))
 MASK = np.array([True, False, True, True, False, True])
 LEVELS = ["token", "sequence", "geometric"]
-MODES = ["truncate", "mask", "band"]
+MODES = ["truncate", "mask"]
 POLICY, SAMPLER, REWARDS = RNG.normal(size=(3, 4))
 importance_weights = jax.jit(
     rlaxlib.importance_weights, static_argnames=("level", "kind")
@@ -95,13 +95,15 @@ def test_weights_of_sequences_are_unbiased_for_rewards_of_sequences():
 
 def test_modes_differ_in_what_they_drop():
     log_ratio = np.log(np.float32([0.1, 0.5, 1, 2, 3]))
-    truncate, mask, band = (
-        importance_weights(log_ratio, kind=mode, minimum=0.4, maximum=2.5)
-        for mode in MODES
-    )
-    close(truncate, [0.1, 0.5, 1.0, 2.0, 2.5])
-    close(mask, [0.1, 0.5, 1.0, 2.0, 0.0])
-    close(band, [0.0, 0.5, 1.0, 2.0, 0.0])
+    bounds = {(0.4, 2.5): [], (None, 2.5): [0], (0.4, None): [4], (None, None): [0, 4]}
+    for (minimum, maximum), free in bounds.items():
+        truncate, mask = (
+            importance_weights(log_ratio, kind=mode, minimum=minimum, maximum=maximum)
+            for mode in MODES
+        )
+        is_free = np.isin(np.arange(5), free)
+        close(truncate, np.where(is_free, np.exp(log_ratio), [0.4, 0.5, 1, 2, 2.5]))
+        close(mask, np.where(is_free, np.exp(log_ratio), [0.0, 0.5, 1, 2, 0.0]))
 
 
 def test_a_sequence_is_rejected_as_a_whole():
@@ -110,6 +112,19 @@ def test_a_sequence_is_rejected_as_a_whole():
         weights = importance_weights(far, level, "mask", sample_mask=None)
         assert np.max(weights) == 0
     assert np.count_nonzero(importance_weights(far, kind="mask")) > 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_minimum_must_not_be_above_the_maximum(mode):
+    with pytest.raises(rlaxlib.ArgumentError, match="`maximum` is 0.5, must be "):
+        rlaxlib.importance_weights(LOG_RATIO, "token", mode, 0.9, 0.5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_segment_out_of_range_gives_nan(mode):
+    ids = jnp.array([0, 0, 1, 1, 6, -1])
+    found = importance_weights(LOG_RATIO, "sequence", mode, segment_ids=ids)
+    np.testing.assert_array_equal(np.isnan(found), np.asarray(ids) % 7 > 1)
 
 
 def test_mode_must_be_known():

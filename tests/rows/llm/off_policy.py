@@ -11,7 +11,7 @@ def importance_weights(
     log_ratio,
     level="token",
     kind="truncate",
-    minimum=0.5,
+    minimum=0.0,
     maximum=2.0,
     sample_mask=None,
 ):
@@ -23,9 +23,8 @@ def importance_weights(
         "geometric": np.full(STEPS, np.exp(np.mean(log_ratio[mask]))),
     }[level]
     weights = {
-        "truncate": np.minimum(ratio, maximum),
-        "mask": np.where(ratio > maximum, 0.0, ratio),
-        "band": np.where((ratio > maximum) | (ratio < minimum), 0.0, ratio),
+        "truncate": np.clip(ratio, minimum, maximum),
+        "mask": np.where((ratio > maximum) | (ratio < minimum), 0.0, ratio),
     }[kind]
     return np.where(mask, weights, 0.0)
 
@@ -80,19 +79,20 @@ ROWS = [
         Row(
             importance_weights,
             make_ratios(*names),
-            f"{level}, {kind}",
-            settings={"level": level, "kind": kind},
+            ", ".join([level, kind, *bounds]),
+            settings={"level": level, "kind": kind, **bounds},
             gradients=Gradients(constants=RATIO, exist=False),
             precision=Precision(single_outputs=(0,)),
             over_devices=over_devices("importance_weights"),
         )
-        for level, kind, names in [
-            ("token", "truncate", RATIO),
-            ("token", "mask", RATIO + MASK),
-            ("token", "band", RATIO + MASK),
-            ("sequence", "mask", RATIO + MASK),
-            ("geometric", "band", RATIO + MASK),
-            ("geometric", "truncate", RATIO),
+        for level, kind, names, bounds in [
+            ("token", "truncate", RATIO, {}),
+            ("token", "truncate", RATIO + MASK, {"minimum": 0.5}),
+            ("token", "mask", RATIO + MASK, {}),
+            ("token", "mask", RATIO + MASK, {"minimum": 0.5}),
+            ("sequence", "mask", RATIO + MASK, {}),
+            ("geometric", "mask", RATIO + MASK, {"minimum": 0.5}),
+            ("geometric", "truncate", RATIO, {}),
         ]
     ),
     *(

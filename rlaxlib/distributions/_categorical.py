@@ -222,8 +222,9 @@ def categorical_cross_entropy(
         Ian Goodfellow, Yoshua Bengio and Aaron Courville, *Deep Learning*, section
         3.13, 2016. https://www.deeplearningbook.org/contents/prob.html
     """
-    log_q = legal_softmax(logits, action_mask).log_probs
-    return -safe.dot(labels, log_q)
+    if action_mask is not None:
+        labels = jnp.where(jnp.broadcast_to(action_mask, labels.shape), labels, 0)
+    return -safe.dot(labels, legal_softmax(logits, action_mask).log_probs)
 
 
 @checked

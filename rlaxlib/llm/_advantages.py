@@ -122,8 +122,7 @@ def group_advantages(
         return advantages
     # A negative mean would turn all signs around.
     divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
-    divisor = jnp.where(divisor == 0, 0, divisor + epsilon)
-    return safe.divide(advantages, divisor)
+    return safe.divide(advantages, divisor + epsilon)
 
 
 def _group_moments(

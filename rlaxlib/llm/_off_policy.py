@@ -143,8 +143,8 @@ def off_policy_sequence_mask(
             segments are in [0, T) for the T tokens of all devices.
 
     Returns:
-        True for tokens to learn from, shape `[T]`, False for ignored tokens. Those whose
-        traced answer is out of range remain: `aggregate_losses` is NaN there.
+        True for tokens to learn from, shape `[T]`, False for ignored tokens. Those
+        whose traced answer is out of range remain: `aggregate_losses` is NaN there.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -471,8 +471,8 @@ def dpg_loss(
         https://proceedings.mlr.press/v32/silver14.html
     """
     if dqda_clipping is not None:
-        norm, direction = safe.polar(dqda_t)
-        dqda_t = jnp.minimum(norm, dqda_clipping) * direction
+        ratio = safe.divide(dqda_clipping, safe.norm(dqda_t), otherwise=1)
+        dqda_t = dqda_t * jnp.minimum(ratio, 1)
     error = gradients.correction(dqda_t, a_t, use_stop_gradient)
     return 0.5 * jnp.square(error)
 

@@ -116,7 +116,7 @@ def test_a_sequence_is_rejected_as_a_whole():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_minimum_must_not_be_above_the_maximum(mode):
-    with pytest.raises(rlaxlib.ArgumentError, match="`maximum` is 0.5, must be "):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`maximum` is 0\.5, must be "):
         rlaxlib.importance_weights(LOG_RATIO, "token", mode, 0.9, 0.5)
 
 

@@ -19,7 +19,7 @@ STEP = 1e-4
 BETWEEN = (-2.0, -1.0, 0.0, 1.0, 2.0)
 FROM_BOUND = (2.0, 1.0, 0.0, 1.0, 2.0)  # Of each side the same.
 
-# Functions that have no derivative at a point by their definition, each with the reason.
+# Functions without a derivative at a point by their definition, each with the reason.
 EXCEPT = {
     "apex_epsilons": "a power of 0",
     "cosine_consistency_loss": "the direction of a zero vector",

@@ -353,6 +353,8 @@ def _legal(
 
     Illegal actions have the highest legal value, or 0 if no action is legal.
     """
-    gaps, _, legal = legality.gaps(target_logits, action_mask)
+    logits = legality.masked(target_logits, action_mask)
+    legal, highest = legality.legal(logits), legality.largest(logits)
+    log_prior = jax.nn.log_softmax(legality.gaps(logits, highest, 1.0))
     best = devices.largest(q_values, legal, None)
-    return legal, jax.nn.log_softmax(gaps), jnp.where(legal, q_values, best)
+    return legal, log_prior, jnp.where(legal, q_values, best)

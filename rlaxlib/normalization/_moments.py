@@ -212,11 +212,10 @@ class Ema(FunctionTuple):
 
         def mix(x: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
             x, a = _clean(x, mean, sample_mask), fraction.astype(mean.dtype)
-            new = average(x)
-            growth = average(jnp.square(x - new)) - variance
-            delta = new - mean
+            x_bar = average(x)
+            s2, delta = average(jnp.square(x - x_bar)), x_bar - mean
             # `(1 - a) * variance` would round a small fraction away.
-            variance += a * (growth + (1 - a) * jnp.square(delta))
+            variance += a * (s2 - variance + (1 - a) * jnp.square(delta))
             return mean + a * delta, variance
 
         mean, variance = _map_to_trees(2, mix, tree, state.mean, state.variance)

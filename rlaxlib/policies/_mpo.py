@@ -354,7 +354,7 @@ def _legal(
     Illegal actions have the highest legal value, or 0 if no action is legal.
     """
     logits = legality.masked(target_logits, action_mask)
-    legal, highest = legality.legal(logits), legality.largest(logits)
-    log_prior = jax.nn.log_softmax(legality.gaps(logits, highest, 1.0))
+    legal = legality.legal(logits)
+    log_prior = jax.nn.log_softmax(safe.floored(logits))
     best = devices.largest(q_values, legal, None)
     return legal, log_prior, jnp.where(legal, q_values, best)

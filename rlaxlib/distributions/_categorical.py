@@ -3,9 +3,9 @@
 The last axis holds the actions. All axes before it are batch axes, and are kept.
 
 A logit of minus infinity marks an illegal action, as does a false entry of
-`action_mask`, and a logit more than 1e30 temperatures below the largest, such as the
-lowest float of float32. An illegal action has probability 0. If no action is legal,
-every function returns 0 with a gradient of 0, so that padding adds nothing to a sum.
+`action_mask`, and a logit below -5e8, such as -1e9 or the lowest float of a dtype. An
+illegal action has probability 0. If no action is legal, every function returns 0 with a
+gradient of 0, so that padding adds nothing to a sum.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def categorical_cross_entropy(
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Losses, shape `[...]`; infinite where an illegal action has a positive label.
+        Losses, shape `[...]`; 1e15 times the label of an illegal action, if positive.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -253,8 +253,8 @@ def categorical_kl_divergence(
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        KL divergences in nats, shape `[...]`; infinite where only :math:`q` rules out
-        an action. The gradient then covers the remaining actions only.
+        KL divergences in nats, shape `[...]`; about 1e15 times the probability of an
+        action that only :math:`q` rules out.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -302,8 +302,8 @@ def categorical_importance_sampling_ratios(
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
-        Ratios, shape `[...]`: 0 where the target policy rules out the action, and
-        infinite, without a gradient, where only the behaviour policy does.
+        Ratios of at most e⁴⁰, shape `[...]`: 0 where only the target policy rules out
+        the action, and 1 where both do.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a NumPy action out of range.
@@ -353,8 +353,7 @@ class Softmax(DiscreteDistribution):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
-            the logit of a legal action is NaN.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
             ArgumentError: If a shape or dtype is wrong.

@@ -109,8 +109,7 @@ class Greedy(DiscreteDistribution):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
-            the preference of a legal action is NaN.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
             ArgumentError: If a shape or dtype is wrong.
@@ -219,8 +218,7 @@ class EpsilonGreedy(DiscreteDistribution):
             action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
         Returns:
-            Actions in [0, A), shape `[...]`; 0 where no action is legal, and -1 where
-            the preference of a legal action is NaN.
+            Actions in [0, A), shape `[...]`; 0 where no action is legal.
 
         Raises:
             ArgumentError: If a shape, dtype or `epsilon` is wrong or missing.

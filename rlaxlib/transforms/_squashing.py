@@ -2,8 +2,8 @@
 
 Returns span orders of magnitude, while networks learn best around 1. A transform leaves
 small values nearly unchanged and compresses large ones; its inverse maps predictions of
-the network back. All functions here are odd, except `sigmoid` and `logit`. They are
-accurate for small values, and map infinities (masked action values) to infinities.
+the network back. All functions here are odd, except `sigmoid` and `logit`, and
+accurate for small values.
 """
 
 from __future__ import annotations

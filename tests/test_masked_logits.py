@@ -39,10 +39,7 @@ VALUES = {
 COUNTS = {
     "categorical_mpo_loss": "the relative divergence is of all actions",
     "categorical_regression_loss": "the last axis holds the bins of a fixed support",
-    "clipped_entropy_softmax.entropy": "the maximum entropy is of all legal actions",
     "diayn_reward": "the prior is uniform over all skills",
-    "gumbel_policy_targets": "values are rescaled to the range of all legal actions",
-    "mellowmax": "the mean is over all legal actions",
     "rpg_loss": "the regrets are of all actions",
     "unimix_logits": "the uniform distribution is over all classes",
 }

@@ -2,26 +2,37 @@
 
 Position `t` of `tokens` is the token that the logits of position `t` predict: shift one
 of them by one before the call. Use the temperature that the tokens were sampled with.
+
+`linear_token_log_probs` never holds the logits `[T, V]`:
+
+1. `_split` cuts the vocabulary into N equal blocks, and into chunks of C tokens of each
+   block. Devices that share the vocabulary have whole blocks.
+2. `_logits` computes the logits of a chunk, `[T, N, C]`, from its columns of the head.
+3. `_forward` goes over the chunks, and carries for each block the largest logit, the
+   sum of exponentials, their sum times the exponents, and the logits of the tokens.
+   Blocks are merged at the end, where devices communicate.
+4. `_backward` goes over the chunks again. From the logits of a chunk and the sums, it
+   computes the gradient by these logits. Its product with the columns is added to the
+   gradient of the hidden states, that with the hidden states is a part of the head's.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 
-from rlaxlib._core import dtypes, indexing, programs
+from rlaxlib._core import dtypes, indexing, legality, programs, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 
 __all__ = ["TokenLogProbs", "linear_token_log_probs", "token_log_probs"]
 
-_MASKED = -1e30  # A logit of probability 0. `0 * -inf` would be NaN.
 _BLOCKS = 64  # Maximum number of blocks of a vocabulary, and of devices that share it.
-_Static = tuple[int, bool]
 
 
 class TokenLogProbs(NamedTuple):
@@ -75,7 +86,7 @@ def token_log_probs(
 
     Args:
         logits: Logits :math:`x_t`, minus infinity or the lowest float for impossible
-            tokens, shape `[..., V]`. If all are minus infinity, :math:`π` is uniform.
+            tokens, shape `[..., V]`.
         tokens: Tokens :math:`a_t`, each in [0, V), shape `[...]`. A traced token
             outside gives NaN: replace an index such as -100 that marks padding.
         temperature: Temperature :math:`τ` of the sampler, in (0, inf), shape `[]` or
@@ -84,7 +95,8 @@ def token_log_probs(
 
     Returns:
         :class:`TokenLogProbs`: `log_prob` and `entropy` (or None), shape `[...]` each.
-        They are float32 for half precision.
+        They are float32 for half precision. The log-probability of an impossible token
+        is minus infinity; if all tokens are, it is 0, as the entropy.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -98,22 +110,50 @@ def token_log_probs(
         Leandro von Werra and others, *TRL: Transformer Reinforcement Learning*, 2020.
         https://github.com/huggingface/trl
     """
-    # Not by `log_softmax`, nor picked from `x`: both hold an array like the logits.
-    x, picked = (
-        jnp.where(each <= _MASKED, _MASKED, each)
-        for each in (logits, indexing.pick(logits, tokens))
-    )
-    largest = jax.lax.stop_gradient(jnp.max(x, axis=-1))
+    x = _floored(logits)
+    largest = stop_gradient(jnp.max(x, axis=-1))
     temperature = temperature + jnp.zeros_like(largest)
-    gap = (x - largest[..., None]) / temperature[..., None]
-    log_total = jnp.log(jnp.sum(jnp.exp(gap), axis=-1))
-    is_impossible = (picked <= _MASKED) & (largest > _MASKED)
-    log_prob = (picked - largest) / temperature - log_total
-    log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)
+    gaps = (x - largest[..., None]) / temperature[..., None]
+    log_total = jnp.log(jnp.sum(jnp.exp(gaps), axis=-1))
+    log_prob = indexing.pick(gaps, tokens) - log_total
+    picked = indexing.pick(stop_gradient(logits), tokens)
+    log_prob = _of_legal(log_prob, picked, largest)
     if not with_entropy:
         return TokenLogProbs(log_prob, None)
-    expected = jnp.sum(jnp.exp(gap) * gap, axis=-1) / jnp.exp(log_total)
-    return TokenLogProbs(log_prob, log_total - expected)
+    expected = jnp.sum(jnp.exp(gaps) * gaps, axis=-1) / jnp.exp(log_total)
+    return TokenLogProbs(log_prob, _of_any_legal(log_total - expected, largest))
+
+
+@jax.custom_jvp
+def _floored(logits: Array) -> Array:
+    """Return logits with minus infinity made finite, and a derivative of 1.
+
+    The derivative of `safe.floored` is an array of the size of the logits, which the
+    backward pass would hold; that of such a logit, a probability of 0, is 0 anyway.
+    """
+    return jnp.maximum(logits, safe.FLOOR)
+
+
+@_floored.defjvp
+def _floored_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return _floored(*primals), *tangents
+
+
+def _of_legal(log_prob: Array, picked: Array, largest: Array) -> Array:
+    """Return log-probabilities: -inf of impossible tokens, and 0 if all tokens are.
+
+    Args:
+        log_prob: Log-probabilities.
+        picked: Logits of the same tokens.
+        largest: The largest logit.
+    """
+    log_prob = jnp.where(legality.legal(picked), log_prob, -jnp.inf)
+    return _of_any_legal(log_prob, largest)
+
+
+def _of_any_legal(x: Array, largest: Array) -> Array:
+    """Return `x`, and 0 where all tokens are impossible."""
+    return jnp.where(legality.legal(largest), x, 0)
 
 
 @checked(compiled=False)  # Half precision stays: it is meant for matrix products.
@@ -143,7 +183,7 @@ def linear_token_log_probs(
     `token_log_probs` on such logits. Both passes go over the vocabulary in chunks, so
     that memory grows with `T * chunk_size`, not with `T * V`; and with `T * K` beyond
     K = 16. Matrix products of half precision accumulate in float32. Forward-mode and
-    second derivatives are not supported.
+    second derivatives raise an error.
 
     Position `t` of `hidden` predicts token `t + 1` of a sequence: pass `hidden[:-1]`
     with `tokens[1:]`. Log-probabilities of T tokens come in three layouts, each with
@@ -176,13 +216,14 @@ def linear_token_log_probs(
             changes memory and speed, not the result.
         bias: Bias :math:`b` of the output layer, shape `[V]`, or None.
         kept: Tokens :math:`S_t` that top-k or top-p sampling kept, each in [-1, V), -1
-            for none, shape `[T, M]`; or None for all. The others have probability 0;
-            without any, :math:`π` is uniform.
+            for none, shape `[T, M]`; or None for all. The others have probability 0.
         with_entropy: Whether to return entropies too, a Python bool.
 
     Returns:
         :class:`TokenLogProbs`: `log_prob`, of the shape of `tokens`, and `entropy`,
-        shape `[T]`, or None. They are float32 for half precision.
+        shape `[T]`, or None. They are float32 for half precision. The log-probability
+        of an impossible token is minus infinity; if all tokens are, it is 0, as the
+        entropy.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
@@ -200,9 +241,9 @@ def linear_token_log_probs(
     several = tokens if tokens.ndim == 2 else tokens[:, None]
     inputs = _Inputs(hidden, head, bias, temperature, soft_cap, several, kept)
     with programs.mesh_of(inputs):
-        log_prob, entropy = _program((chunk_size, bool(with_entropy)), inputs)
+        log_prob, entropy = _program(chunk_size, inputs)
     log_prob = log_prob if tokens.ndim == 2 else log_prob[:, 0]
-    return TokenLogProbs(log_prob, entropy)
+    return TokenLogProbs(log_prob, entropy if with_entropy else None)
 
 
 class _Inputs(NamedTuple):
@@ -228,18 +269,27 @@ class _Inputs(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
-    """Return log-probabilities, `[T, K]`, and entropies or None."""
+def _program(chunk_size: int, inputs: _Inputs) -> tuple[Array, Array]:
+    """Return log-probabilities, `[T, K]`, and entropies, `[T]`."""
+    is_token = indexing.is_inside(inputs.tokens, inputs.head.shape[1])
+    outputs = _linear(chunk_size, _vary_alike(_converted(inputs)))
+    log_prob, entropy, *logits = outputs
+    picked, largest = stop_gradient(logits)
+    log_prob = _of_legal(log_prob, picked, largest[:, None])
+    return jnp.where(is_token, log_prob, jnp.nan), _of_any_legal(entropy, largest)
+
+
+def _converted(inputs: _Inputs) -> _Inputs:
+    """Return arrays of common dtypes, of which each device has what it needs."""
     hidden = inputs.hidden.astype(jnp.result_type(inputs.hidden, inputs.head))
-    hidden = _gathered(hidden, but=0)
+    hidden = _replicated(hidden, but=0)
     dtype = jnp.float32 if dtypes.is_half(hidden) else hidden.dtype
     temperature = inputs.temperature.astype(dtype) + jnp.zeros_like(hidden[:, 0], dtype)
     bias, soft_cap, kept = inputs.bias, inputs.soft_cap, inputs.kept
     if bias is not None:  # Shared by devices as the head is.
         zeros = jnp.sum(jnp.zeros_like(inputs.head, dtype), axis=0)
         bias = bias.astype(dtype) + zeros
-    is_token = indexing.is_inside(inputs.tokens, inputs.head.shape[1])
-    new = inputs._replace(
+    return inputs._replace(
         hidden=hidden,
         bias=bias,
         temperature=temperature,
@@ -247,115 +297,128 @@ def _program(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
         tokens=inputs.tokens.astype(jnp.int32),
         kept=None if kept is None else kept.astype(jnp.int32),
     )
-    log_prob, entropy = cast(Any, _linear)(static, _alike(new))
-    return jnp.where(is_token, log_prob, jnp.nan), entropy
 
 
 # Without a custom derivative, the backward pass of the scan would add an array of the
 # size of `head` to the gradient for each chunk.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _linear(static: _Static, inputs: _Inputs) -> tuple[Array, Array | None]:
-    """Return log-probabilities, and entropies or None."""
-    return _linear_fwd(static, inputs)[0]
+def _linear(chunk_size: int, inputs: _Inputs) -> tuple[Array, Array, Array, Array]:
+    """Return log-probabilities, entropies, logits of the tokens, and the largest.
+
+    Only the first two have a gradient.
+    """
+    return _forward(chunk_size, inputs)[0]
 
 
-def _linear_fwd(
-    static: _Static, inputs: _Inputs
-) -> tuple[tuple[Array, Array | None], tuple[Any, ...]]:
-    chunk_size, with_entropy = static
+def _forward(chunk_size: int, inputs: _Inputs) -> Any:
+    """Return the outputs of `_linear`, and what its gradient needs."""
     chunks = _split(inputs, chunk_size)
-    temperature = _column(inputs.temperature)
+    temperature = inputs.temperature[:, None]
 
     def step(carry: tuple[Array, ...], index: Array) -> tuple[tuple[Array, ...], None]:
-        largest, total, weighted, picked = carry
-        chunk = _chunk(chunks, index, inputs)
-        maximum = jnp.maximum(largest, jnp.max(chunk.logits, axis=2))
-        excess = _gap(largest, maximum, temperature[..., 0])
-        shifted = _gap(chunk.logits, maximum[..., None], temperature)
-        if with_entropy:
-            weighted = jnp.exp(excess) * (weighted + excess * total)
-            weighted = weighted + jnp.sum(jnp.exp(shifted) * shifted, axis=2)
-        total = jnp.exp(excess) * total + jnp.sum(jnp.exp(shifted), axis=2)
-        picked = picked + chunk.picked()
-        return (maximum, total, weighted, picked), None
+        *sums, picked = carry
+        chunk = _logits(chunks, index, inputs)
+        largest = jnp.max(chunk.logits, axis=2)
+        gaps = (chunk.logits - largest[..., None]) / temperature[..., None]
+        total, weighted = jnp.exp(gaps), jnp.exp(gaps) * gaps
+        new = largest, jnp.sum(total, axis=2), jnp.sum(weighted, axis=2)
+        pairs = (jnp.stack(pair, axis=2) for pair in zip(sums, new, strict=True))
+        merged = _merge(*pairs, temperature[..., None])
+        return (*merged, picked + chunk.picked()), None
 
-    # Statistics of each block, which devices exchange once, at the end. Zeros like the
-    # logits are sharded as they are; XLA removes the logits that only give a shape.
-    first = _chunk(chunks, chunks.indices[0], inputs)
+    # Zeros like the logits are sharded as they are; XLA removes the logits themselves.
+    first = _logits(chunks, chunks.indices[0], inputs)
     zeros = jnp.zeros_like(first.logits[..., 0])
-    start = (zeros + _MASKED, zeros, zeros, jnp.zeros_like(first.picked()))
-    end, _ = jax.lax.scan(step, start, chunks.indices)
-    largest, total, weighted, picked = end
-    maximum = jnp.max(largest, axis=1)
-    excess = _gap(largest, maximum[:, None], temperature[..., 0])
-    weighted = jnp.sum(jnp.exp(excess) * (weighted + excess * total), axis=1)
-    total = jnp.sum(jnp.exp(excess) * total, axis=1)
+    start = (zeros + safe.FLOOR, zeros, zeros, jnp.zeros_like(first.picked()))
+    (*sums, picked), _ = jax.lax.scan(step, start, chunks.indices)
+    largest, total, weighted = _merge(*sums, temperature)
     picked = jnp.sum(picked, axis=1)
-    log_prob = (picked - maximum[:, None]) / temperature[..., 0]
-    log_prob = log_prob - jnp.log(total)[:, None]
-    is_impossible = (picked <= _MASKED) & (maximum > _MASKED)[:, None]
-    log_prob = jnp.where(is_impossible, -jnp.inf, log_prob)
-    entropy = jnp.log(total) - weighted / total if with_entropy else None
-    return (log_prob, entropy), (inputs, maximum, total, entropy)
+    log_total = jnp.log(total)
+    log_prob = (picked - largest[:, None]) / temperature - log_total[:, None]
+    entropy = log_total - weighted / total
+    outputs = log_prob, entropy, picked, largest
+    return outputs, (inputs, largest, log_total, entropy)
 
 
-def _linear_bwd(static: _Static, residuals: Any, cotangents: Any) -> Any:
-    inputs, maximum, total, entropy = residuals
-    by_log_prob, by_entropy = cotangents
-    chunks = _split(inputs, static[0])
+def _merge(
+    largest: Array, total: Array, weighted: Array, temperature: Array
+) -> tuple[Array, Array, Array]:
+    """Merge the sums of the last axis, each relative to its own largest logit.
+
+    Args:
+        largest: Largest logits z.
+        total: Sums of `exp(x)` over the logits, with `x = (logit - z) / temperature`.
+        weighted: Sums of `x exp(x)`.
+        temperature: Temperatures, that broadcast with the others.
+    """
+    maximum = jnp.max(largest, axis=-1)
+    shift = (largest - maximum[..., None]) / temperature
+    weighted = jnp.sum(jnp.exp(shift) * (weighted + shift * total), axis=-1)
+    return maximum, jnp.sum(jnp.exp(shift) * total, axis=-1), weighted
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _backward(chunk_size: int, residuals: Any, cotangents: Any) -> tuple[_Inputs]:
+    """Return the gradient of the inputs of `_linear`."""
+    inputs, largest, log_total, entropy = residuals
+    by_log_prob, by_entropy, *_ = cotangents
+    chunks = _split(inputs, chunk_size)
     temperature = _column(inputs.temperature)
-    wide = inputs.hidden.astype(temperature.dtype)
+    hidden = inputs.hidden.astype(temperature.dtype)
     by_total = jnp.sum(by_log_prob, axis=1)
 
     def step(carry: Any, index: Array) -> Any:
         d_hidden, d_head, d_bias, d_scale = carry
-        chunk = _chunk(chunks, index, inputs)
-        gaps = _gap(chunk.logits, _column(maximum), temperature)
-        log_probs = gaps - _column(jnp.log(total))
-        probs = jnp.exp(log_probs)
-        weight = _column(by_total)
-        if by_entropy is not None:
-            weight += _column(by_entropy) * (log_probs + _column(entropy))
-        d_logits = chunk.add(-weight * probs, by_log_prob)
-        d_logits = jnp.where(chunk.logits <= _MASKED, 0, d_logits)
-        d_scale += jnp.sum(d_logits * gaps, axis=2)
-        d_logits = d_logits / temperature * chunk.derivative
-        part = chunk.weights.astype(wide.dtype)
-        d_hidden += _sums("tnc,dnc->td", d_logits, part, like=inputs.hidden)
-        d_part = _sums("td,tnc->dnc", wide, d_logits, like=chunks.head)
-        d_part = _bits(d_part.astype(chunks.dtype) + chunks.cut(d_head, index))
-        d_head = chunks.put(d_head, d_part, index)
+        chunk = _logits(chunks, index, inputs)
+        gaps = (chunk.logits - _column(largest)) / temperature
+        log_probs = gaps - _column(log_total)
+        by_entropies = _column(by_entropy) * (log_probs + _column(entropy))
+        d_gaps = -(_column(by_total) + by_entropies) * jnp.exp(log_probs)
+        d_gaps = chunk.add(d_gaps, by_log_prob)
+        d_scale += jnp.sum(d_gaps * gaps, axis=2)
+        d_logits = d_gaps / temperature * chunk.derivative
+        columns = chunk.columns.astype(hidden.dtype)
+        d_hidden += _product("tnc,dnc->td", d_logits, columns, like=inputs.hidden)
+        d_columns = _product("td,tnc->dnc", hidden, d_logits, like=chunks.head)
+        d_head = chunks.add(d_head, d_columns, index)
         if d_bias is not None:
-            d_part = chunks.cut(d_bias, index) + jnp.sum(d_logits, 0, keepdims=True)
-            d_bias = chunks.put(d_bias, d_part, index)
+            d_bias = chunks.add(d_bias, jnp.sum(d_logits, 0, keepdims=True), index)
         return (d_hidden, d_head, d_bias, d_scale), None
 
-    first = _chunk(chunks, chunks.indices[0], inputs)
+    first = _logits(chunks, chunks.indices[0], inputs)
     d_bias = None if chunks.bias is None else jnp.zeros_like(chunks.bias)
-    start: Any = (jnp.zeros_like(wide), jnp.zeros_like(chunks.head), d_bias)
+    start: Any = (jnp.zeros_like(hidden), jnp.zeros_like(chunks.head), d_bias)
     start = (*start, jnp.zeros_like(first.logits[..., 0]))
     end, _ = jax.lax.scan(step, start, chunks.indices)
     d_hidden, d_head, d_bias, d_scale = end
     # The gradient by logits sums to 0, so their maximum may be subtracted.
     d_temperature = -jnp.sum(d_scale, axis=1) / inputs.temperature
-    d_head = _floats(d_head, chunks.dtype).reshape(inputs.head.shape)
+    d_head = _as_floats(d_head, chunks.dtype).reshape(inputs.head.shape)
     d_bias = None if d_bias is None else jnp.squeeze(d_bias, 0).reshape(-1)
     d_hidden = d_hidden.astype(inputs.hidden.dtype)
     none: Any = None  # Of the soft cap, the tokens and those that were kept.
     return (_Inputs(d_hidden, d_head, d_bias, d_temperature, none, none, none),)
 
 
-_linear.defvjp(_linear_fwd, _linear_bwd)
+@_backward.defjvp
+def _second_derivative(*_: Any) -> NoReturn:
+    """Raise an error: the derivative of integers, as which weights are cut, is 0."""
+    raise NotImplementedError(
+        "`linear_token_log_probs` has no second derivative; `token_log_probs` of "
+        "`hidden @ head` has"
+    )
+
+
+_linear.defvjp(_forward, _backward)
 
 
 class _Chunks(NamedTuple):
-    """A partition of the vocabulary into chunks.
+    """A partition of the vocabulary into chunks, of C tokens of each of N blocks.
 
-    The vocabulary is cut into N equal blocks, and a chunk has C tokens of each. So if
-    `head` is sharded over devices by vocabulary, a chunk is too.
+    If `head` is sharded over devices by vocabulary, a chunk is too.
 
     Attributes:
-        head: Weights, `[D, N, V / N]`, as `_bits`.
+        head: Weights, `[D, N, V / N]`, as `_as_integers`.
         bias: Bias, `[1, N, V / N]`, or None.
         dtype: Dtype of the weights.
         width: Number C of tokens of each block in a chunk.
@@ -376,28 +439,31 @@ class _Chunks(NamedTuple):
     def cut(self, x: Array, index: Array) -> Array:
         """Return the part of an array like `head` or `bias` that belongs to a chunk."""
         part = jax.lax.dynamic_slice_in_dim(x, self.first(index), self.width, 2)
-        return _floats(part, self.dtype)
+        return _as_floats(part, self.dtype)
 
-    def put(self, x: Array, part: Array, index: Array) -> Array:
-        """Return an array with the part of a chunk replaced."""
-        return jax.lax.dynamic_update_slice_in_dim(x, part, self.first(index), 2)
+    def add(self, x: Array, part: Array, index: Array) -> Array:
+        """Return an array with the part of a chunk added, rounded to its dtype."""
+        old = self.cut(x, index)
+        new = part.astype(old.dtype) + old
+        new = _as_integers(new) if x.dtype != new.dtype else new
+        return jax.lax.dynamic_update_slice_in_dim(x, new, self.first(index), 2)
 
 
 class _Chunk(NamedTuple):
     """A part of the vocabulary.
 
     Attributes:
-        logits: Logits, `[T, N, C]`, `_MASKED` for tokens that are impossible or not
-            kept, and twice that for those that the chunk before has too.
+        logits: Logits, `[T, N, C]`: the floor for tokens that are impossible, not kept,
+            or in the chunk before, too.
         derivative: Derivative of the logits by what the soft cap bounds, `[T, N, C]`.
         places: Where the tokens stand among the logits, as `_places`, `[T, K]`.
-        weights: Weights of the head, `[D, N, C]`.
+        columns: Weights of the head, `[D, N, C]`.
     """
 
     logits: Array
     derivative: Array
     places: Array
-    weights: Array
+    columns: Array
 
     def picked(self) -> Array:
         """Return the logit of each token in its block, 0 in others, `[T, N, K]`."""
@@ -405,7 +471,7 @@ class _Chunk(NamedTuple):
         def get(logits: Array, place: Array) -> Array:
             return logits.at[place].get(mode="fill", fill_value=0)
 
-        return jax.vmap(jax.vmap(get))(self.logits, self.within())
+        return jax.vmap(jax.vmap(get))(self.logits, self.places_in_blocks())
 
     def add(self, x: Array, values: Array) -> Array:
         """Return `x`, like the logits, with values `[T, K]` added at their tokens."""
@@ -413,13 +479,14 @@ class _Chunk(NamedTuple):
         def add(x: Array, place: Array, values: Array) -> Array:
             return x.at[place].add(values, mode="drop")
 
-        return jax.vmap(jax.vmap(add, (0, 0, None)))(x, self.within(), values)
+        each_block = jax.vmap(add, (0, 0, None))
+        return jax.vmap(each_block)(x, self.places_in_blocks(), values)
 
-    def within(self) -> Array:
-        """Return where the tokens stand in each block, its size if they do not.
+    def places_in_blocks(self) -> Array:
+        """Return where the tokens stand in each block, C if they do not, `[T, N, K]`.
 
-        It has the shape `[T, N, K]`, and is sharded as the logits are. A comparison of
-        all logits with all tokens would take K times the memory.
+        It is sharded as the logits are. A comparison of all logits with all tokens
+        would take K times the memory.
         """
         _, blocks, width = self.logits.shape
         block, place = jnp.divmod(self.places[:, None], width)
@@ -437,17 +504,17 @@ def _split(inputs: _Inputs, chunk_size: int) -> _Chunks:
     size = columns // blocks
     width = -(-size // -(-columns // chunk_size))
     indices = jnp.arange(-(-size // width), dtype=jnp.int32)
-    head = _bits(inputs.head.reshape(rows, blocks, size))
+    head = _as_integers(inputs.head.reshape(rows, blocks, size))
     bias = None if inputs.bias is None else inputs.bias.reshape(blocks, size)[None]
     return _Chunks(head, bias, inputs.head.dtype, width, indices)
 
 
-def _chunk(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
-    """Return the logits of a chunk."""
+def _logits(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
+    """Return the logits of a chunk, before the temperature."""
     dtype = inputs.temperature.dtype
-    weights = chunks.cut(chunks.head, index).astype(inputs.hidden.dtype)
-    weights = _gathered(weights, but=1)
-    x = jnp.einsum("td,dnc->tnc", inputs.hidden, weights, preferred_element_type=dtype)
+    columns = chunks.cut(chunks.head, index).astype(inputs.hidden.dtype)
+    columns = _replicated(columns, but=1)
+    x = jnp.einsum("td,dnc->tnc", inputs.hidden, columns, preferred_element_type=dtype)
     if chunks.bias is not None:
         x += chunks.cut(chunks.bias, index)
     derivative = jnp.ones_like(x)
@@ -455,13 +522,11 @@ def _chunk(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
         bounded = jnp.tanh(x / inputs.soft_cap)
         x, derivative = inputs.soft_cap * bounded, 1 - bounded * bounded
     place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
-    is_new = place >= index * chunks.width
-    x = jnp.where(x <= _MASKED, _MASKED, x)
+    is_new = jnp.broadcast_to(place >= index * chunks.width, x.shape)
     if inputs.kept is not None:
-        x = jnp.where(_is_kept(_places(inputs.kept, chunks, index), x), x, _MASKED)
-    # Of impossible tokens alone, each has the same probability, but counts once.
-    x = jnp.where(is_new, x, 2 * _MASKED)
-    return _Chunk(x, derivative, _places(inputs.tokens, chunks, index), weights)
+        is_new &= _is_kept(_places(inputs.kept, chunks, index), x)
+    x = jnp.where(is_new, safe.floored(x), safe.FLOOR)
+    return _Chunk(x, derivative, _places(inputs.tokens, chunks, index), columns)
 
 
 def _places(tokens: Array, chunks: _Chunks, index: Array) -> Array:
@@ -484,14 +549,8 @@ def _is_kept(places: Array, like: Array) -> Array:
     return jax.vmap(mark)(places).reshape(like.shape)
 
 
-def _gap(logits: Array, maximum: Array, temperature: Array) -> Array:
-    """Return the logits of a softmax relative to the largest, at least `_MASKED`."""
-    gap = (logits - maximum) / temperature
-    return jnp.where(gap < _MASKED, _MASKED, gap)  # Not a maximum: see `safe.largest`.
-
-
-def _bits(x: Array) -> Array:
-    """Return half precision as integers.
+def _as_integers(x: Array) -> Array:
+    """Return the bits of half precision as integers.
 
     To slice it, some platforms would convert the whole array to float32.
     """
@@ -499,22 +558,22 @@ def _bits(x: Array) -> Array:
     return jax.lax.bitcast_convert_type(x, jnp.uint16) if is_half else x
 
 
-def _floats(x: Array, dtype: Any) -> Array:
-    """Undo `_bits`, of which floats need nothing."""
+def _as_floats(x: Array, dtype: Any) -> Array:
+    """Undo `_as_integers`, of which floats need nothing."""
     is_float = jnp.issubdtype(x.dtype, jnp.floating)
     return x if is_float else jax.lax.bitcast_convert_type(x, dtype)
 
 
-def _gathered(x: Array, but: int) -> Array:
-    """Gather an array over the devices of an explicit mesh, but along one axis."""
+def _replicated(x: Array, but: int) -> Array:
+    """Replicate an array over the devices of an explicit mesh, but along one axis."""
     sharding = jax.typeof(x).sharding
     spec = [each if i == but else None for i, each in enumerate(sharding.spec)]
     is_whole = tuple(spec) == tuple(sharding.spec)
     return x if is_whole else jax.reshard(x, sharding.update(spec=jax.P(*spec)))
 
 
-def _sums(subscripts: str, x: Array, y: Array, like: Array) -> Array:
-    """Return sums of products, spread over devices as an array of the same axes is."""
+def _product(subscripts: str, x: Array, y: Array, like: Array) -> Array:
+    """Return a product spread over devices as an array of the same axes is."""
     return jnp.einsum(subscripts, x, y, out_sharding=jax.typeof(like).sharding)
 
 
@@ -523,7 +582,7 @@ def _column(x: Array) -> Array:
     return x.reshape(-1, 1, 1)
 
 
-def _alike(inputs: _Inputs) -> _Inputs:
+def _vary_alike(inputs: _Inputs) -> _Inputs:
     """Return arrays that vary over the same mesh axes, as the carry of a scan must."""
     zeros = [jnp.zeros_like(each, shape=()) for each in jax.tree.leaves(inputs)]
     zero = sum(each.astype(jnp.int32) for each in zeros)

@@ -182,6 +182,33 @@ def test_tokens_may_have_a_dtype_that_does_not_hold_the_size(function, dtype, si
 
 
 @each_function
+def test_impossible_tokens_have_probability_0_and_no_gradient(function):
+    """Minus infinity, the lowest floats, and what networks put in their place."""
+
+    @jax.jit
+    def outputs(logits, token):
+        def log_prob(logits):
+            found = function(logits, token, temperature=0.5, with_entropy=True)
+            return found.log_prob[0], found.entropy[0]
+
+        return jax.value_and_grad(log_prob, has_aux=True)(logits)
+
+    p = np.exp(2.0) / (np.exp(2.0) + 1)
+    for mark in np.float32([-np.inf, -3.4e38, -65504.0, -1e9]):
+        logits = np.float32([1.0, mark, 0.0])
+        (log_prob, entropy), gradient = outputs(logits, np.array(0))
+        close(log_prob, np.log(p))
+        close(entropy, -p * np.log(p) - (1 - p) * np.log(1 - p))
+        close(gradient, [2 * (1 - p), 0, -2 * (1 - p)])
+        (log_prob, _), gradient = outputs(logits, np.array(1))
+        assert log_prob == -np.inf
+        np.testing.assert_array_equal(gradient, 0)
+        (log_prob, entropy), gradient = outputs(np.full_like(logits, mark), np.array(0))
+        assert log_prob == entropy == 0
+        np.testing.assert_array_equal(gradient, 0)
+
+
+@each_function
 def test_large_close_logits_are_precise_at_a_low_temperature(function):
     logits, tau = np.float32([10000.0, 10000.0312, 9999.98, 10000.01]), 0.03
     token = np.array(1)
@@ -350,7 +377,7 @@ def test_a_token_that_was_not_kept_has_probability_0_and_no_gradient():
 
 
 @pytest.mark.parametrize("kept", [None, np.full((2, 3), -1, np.int32)])
-def test_positions_without_a_possible_token_equal_those_of_logits(kept):
+def test_positions_without_a_possible_token_have_log_probability_and_entropy_0(kept):
     """With a vocabulary of 320 in chunks of 128, tokens belong to two chunks."""
     rng = np.random.default_rng(0)
     hidden, head = (
@@ -383,8 +410,8 @@ def test_positions_without_a_possible_token_equal_those_of_logits(kept):
         arguments = np.float32(temperature), hidden, head
         (_, found), gradients = outputs(linear)(*arguments)
         (_, right), zeros = outputs(dense)(*arguments)
-        close(found, right, rtol=1e-6)
-        close(found[1], np.log(320), rtol=1e-6)
+        np.testing.assert_array_equal(found, 0)
+        np.testing.assert_array_equal(right, 0)
         for one, other in zip(gradients, zeros, strict=True):
             close(one, other, rtol=0)
             assert not np.any(other)
@@ -476,6 +503,51 @@ def test_a_head_with_all_options_takes_at_most_700_mib():
     gradient = jax.jit(jax.value_and_grad(loss, (0, 1)))
     memory = gradient.lower(*arrays).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 700 * 2**20
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("with_entropy", [False, True])
+def test_log_probs_of_logits_hold_no_array_beyond_that_of_log_softmax(
+    dtype, with_entropy
+):
+    def log_softmax(logits, tokens):
+        log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))
+        log_prob = jnp.take_along_axis(log_probs, tokens[:, None], axis=1)[:, 0]
+        return log_prob, -jnp.sum(jnp.exp(log_probs) * log_probs, axis=1)
+
+    def ours(logits, tokens):
+        found = rlaxlib.token_log_probs(logits, tokens, with_entropy=with_entropy)
+        return found if with_entropy else (found.log_prob, 0.0)
+
+    def memory(function):
+        def loss(hidden, head, tokens, old):
+            log_prob, entropy = function(hidden @ head, tokens)
+            clipped = rlaxlib.ppo_clip_loss(log_prob, old, jnp.ones_like(old))[0]
+            return jnp.sum(clipped) - 0.01 * with_entropy * jnp.sum(entropy)
+
+        shapes = LARGE.values()
+        hidden, head = (jax.ShapeDtypeStruct(x, dtype) for x in list(shapes)[:2])
+        tokens, old = (jax.ShapeDtypeStruct((4096,), x) for x in (int, jnp.float32))
+        gradient = jax.jit(jax.grad(loss, (0, 1)))
+        compiled = gradient.lower(hidden, head, tokens, old).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert memory(ours) <= memory(log_softmax) + 2**20
+
+
+def test_a_second_derivative_in_chunks_is_an_error():
+    def log_prob(function, head):
+        return function(STATES.astype(head.dtype), head, TOKENS).log_prob
+
+    def norm(head, function):
+        gradient = jax.grad(lambda x: jnp.sum(log_prob(function, x)))
+        return jnp.sum(jnp.square(gradient(head)))
+
+    second = jax.jit(jax.grad(norm), static_argnums=1)
+    assert np.any(second(HEAD, plain))
+    for dtype in (jnp.float32, jnp.bfloat16):
+        with pytest.raises(NotImplementedError, match="no second derivative"):
+            second(HEAD.astype(dtype), rlaxlib.linear_token_log_probs)
 
 
 # --- Over devices. ---

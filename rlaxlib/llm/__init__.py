@@ -11,6 +11,7 @@
 - Aggregation over a batch: `aggregate_losses`.
 - Sampler and learner that disagree (TIS, MIS, IcePop): `importance_weights`,
   `off_policy_sequence_mask`.
+- A check before the first update: `check_answers`.
 - Preferences (DPO, IPO, SimPO, ORPO, KTO), reward models and distillation: `dpo_loss`,
   `simpo_loss`, `orpo_loss`, `kto_loss`, `bradley_terry_loss`, `generalized_jsd`.
 
@@ -22,6 +23,7 @@ padding and the output of tools. Results are float32 for inputs of half precisio
 
 from rlaxlib.llm._advantages import *
 from rlaxlib.llm._aggregation import *
+from rlaxlib.llm._checks import *
 from rlaxlib.llm._divergence import *
 from rlaxlib.llm._log_probs import *
 from rlaxlib.llm._losses import *

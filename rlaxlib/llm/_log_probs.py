@@ -272,9 +272,10 @@ class _Inputs(NamedTuple):
 def _program(chunk_size: int, inputs: _Inputs) -> tuple[Array, Array]:
     """Return log-probabilities, `[T, K]`, and entropies, `[T]`."""
     is_token = indexing.is_inside(inputs.tokens, inputs.head.shape[1])
-    outputs = _linear(chunk_size, _vary_alike(_converted(inputs)))
-    log_prob, entropy, *logits = outputs
-    picked, largest = stop_gradient(logits)
+    linear: Any = _linear  # Its type forgets the first argument.
+    outputs = linear(chunk_size, _vary_alike(_converted(inputs)))
+    log_prob, entropy, picked, largest = outputs
+    picked, largest = stop_gradient((picked, largest))
     log_prob = _of_legal(log_prob, picked, largest[:, None])
     return jnp.where(is_token, log_prob, jnp.nan), _of_any_legal(entropy, largest)
 
@@ -316,22 +317,25 @@ def _forward(chunk_size: int, inputs: _Inputs) -> Any:
     temperature = inputs.temperature[:, None]
 
     def step(carry: tuple[Array, ...], index: Array) -> tuple[tuple[Array, ...], None]:
-        *sums, picked = carry
+        largest, total, weighted, picked = carry
         chunk = _logits(chunks, index, inputs)
-        largest = jnp.max(chunk.logits, axis=2)
-        gaps = (chunk.logits - largest[..., None]) / temperature[..., None]
-        total, weighted = jnp.exp(gaps), jnp.exp(gaps) * gaps
-        new = largest, jnp.sum(total, axis=2), jnp.sum(weighted, axis=2)
-        pairs = (jnp.stack(pair, axis=2) for pair in zip(sums, new, strict=True))
-        merged = _merge(*pairs, temperature[..., None])
-        return (*merged, picked + chunk.picked()), None
+        maximum = jnp.maximum(largest, jnp.max(chunk.logits, axis=2))
+        shift = (largest - maximum) / temperature
+        total, weighted = _shifted(total, weighted, shift)
+        gaps = (chunk.logits - maximum[..., None]) / temperature[..., None]
+        total += jnp.sum(jnp.exp(gaps), axis=2)
+        weighted += jnp.sum(jnp.exp(gaps) * gaps, axis=2)
+        return (maximum, total, weighted, picked + chunk.picked()), None
 
     # Zeros like the logits are sharded as they are; XLA removes the logits themselves.
     first = _logits(chunks, chunks.indices[0], inputs)
     zeros = jnp.zeros_like(first.logits[..., 0])
     start = (zeros + safe.FLOOR, zeros, zeros, jnp.zeros_like(first.picked()))
-    (*sums, picked), _ = jax.lax.scan(step, start, chunks.indices)
-    largest, total, weighted = _merge(*sums, temperature)
+    (each, total, weighted, picked), _ = jax.lax.scan(step, start, chunks.indices)
+    largest = jnp.max(each, axis=1)
+    shift = (each - largest[:, None]) / temperature
+    sums = _shifted(total, weighted, shift)
+    total, weighted = (jnp.sum(x, axis=1) for x in sums)
     picked = jnp.sum(picked, axis=1)
     log_total = jnp.log(total)
     log_prob = (picked - largest[:, None]) / temperature - log_total[:, None]
@@ -340,21 +344,10 @@ def _forward(chunk_size: int, inputs: _Inputs) -> Any:
     return outputs, (inputs, largest, log_total, entropy)
 
 
-def _merge(
-    largest: Array, total: Array, weighted: Array, temperature: Array
-) -> tuple[Array, Array, Array]:
-    """Merge the sums of the last axis, each relative to its own largest logit.
-
-    Args:
-        largest: Largest logits z.
-        total: Sums of `exp(x)` over the logits, with `x = (logit - z) / temperature`.
-        weighted: Sums of `x exp(x)`.
-        temperature: Temperatures, that broadcast with the others.
-    """
-    maximum = jnp.max(largest, axis=-1)
-    shift = (largest - maximum[..., None]) / temperature
-    weighted = jnp.sum(jnp.exp(shift) * (weighted + shift * total), axis=-1)
-    return maximum, jnp.sum(jnp.exp(shift) * total, axis=-1), weighted
+def _shifted(total: Array, weighted: Array, shift: Array) -> tuple[Array, Array]:
+    """Return the sums of `exp(x)` and `x exp(x)` if `x` grows by a shift."""
+    scale = jnp.exp(shift)
+    return scale * total, scale * (weighted + shift * total)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -400,7 +393,6 @@ def _backward(chunk_size: int, residuals: Any, cotangents: Any) -> tuple[_Inputs
     return (_Inputs(d_hidden, d_head, d_bias, d_temperature, none, none, none),)
 
 
-@_backward.defjvp
 def _second_derivative(*_: Any) -> NoReturn:
     """Raise an error: the derivative of integers, as which weights are cut, is 0."""
     raise NotImplementedError(
@@ -409,6 +401,7 @@ def _second_derivative(*_: Any) -> NoReturn:
     )
 
 
+_backward.defjvp(_second_derivative)
 _linear.defvjp(_forward, _backward)
 
 
@@ -522,10 +515,10 @@ def _logits(chunks: _Chunks, index: Array, inputs: _Inputs) -> _Chunk:
         bounded = jnp.tanh(x / inputs.soft_cap)
         x, derivative = inputs.soft_cap * bounded, 1 - bounded * bounded
     place = jnp.arange(chunks.width, dtype=jnp.int32) + chunks.first(index)
-    is_new = jnp.broadcast_to(place >= index * chunks.width, x.shape)
+    x = jnp.where(place >= index * chunks.width, safe.floored(x), safe.FLOOR)
     if inputs.kept is not None:
-        is_new &= _is_kept(_places(inputs.kept, chunks, index), x)
-    x = jnp.where(is_new, safe.floored(x), safe.FLOOR)
+        is_kept = _is_kept(_places(inputs.kept, chunks, index), x)
+        x = jnp.where(is_kept, x, safe.FLOOR)
     return _Chunk(x, derivative, _places(inputs.tokens, chunks, index), columns)
 
 

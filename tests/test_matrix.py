@@ -85,7 +85,7 @@ def test_derivatives_are_the_same_in_every_transformation(row):
 
 @each_row()
 def test_strict_flags_change_no_program(row):
-    if row.name == "check_trajectory":
+    if row.name in ("check_answers", "check_trajectory"):
         pytest.skip("JAX numbers the errors of all programs")
 
     def traced(dtype):

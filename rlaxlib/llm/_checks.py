@@ -195,8 +195,8 @@ def _of_ends(is_end: Array, ids: Array, mask: Array) -> tuple[Array, list[_Probl
     def later(x: Array) -> Array:
         return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
 
-    same = (later(ids) == ids) & (jnp.arange(ids.shape[1]) < ids.shape[1] - 1)
     steps = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+    same = (later(ids) == ids) & (steps < ids.shape[1] - 1)
     last = jax.vmap(_shared.latest)(jnp.where(mask, steps, -1), ids) == steps
     answers, ended = jnp.sum(last), jnp.sum(last & is_end)
     lost = jnp.sum(last & ~is_end & same & later(is_end))

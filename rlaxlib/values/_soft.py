@@ -115,11 +115,17 @@ def mellowmax(
     sign = jnp.where(omega < 0, -1, 1).astype(q.dtype)
     extreme = sign * devices.largest(sign * q, legal, None)
     gaps = jnp.where(legal, q - extreme, 0)
+    # Near ω = 0 the derivative by ω cancels: these are the first terms of the series.
+    is_near = jnp.max(jnp.abs(omega * gaps)) ** 3 < 256 * float(jnp.finfo(q.dtype).eps)
+    mean = jnp.sum(gaps) / n
+    d = jnp.where(legal & is_near, gaps - mean, 0)
+    near = mean + omega * jnp.sum(d * d * (3 + omega * d)) / (6 * n)
+    omega = jnp.where(is_near, sign, omega)
     # `log` is inaccurate at a mean near 1, and `log1p` at one near 0.
     change = jnp.sum(jnp.expm1(omega * gaps)) / n
     total = jnp.sum(jnp.exp(omega * gaps), where=legal)
     log_mean = jnp.where(change > -0.5, jnp.log1p(change), safe.log(total / n))
-    return extreme + safe.divide(log_mean, omega, otherwise=jnp.sum(gaps) / n)
+    return extreme + jnp.where(is_near, near, log_mean / omega)
 
 
 @checked

@@ -91,20 +91,12 @@ def excluded(
 
 
 def beyond(rule: Interval, step: float, bounds: Mapping[str, float]) -> Iterator[float]:
-    """Yield a number below and one above an interval, an open bound itself.
-
-    Of an open bound, yield a number inside that single precision rounds to it, too, if
-    it is a lower one or infinite: a normaliser keeps the distance of a decay from 1.
-    """
+    """Yield a number below and one above an interval, an open bound itself."""
     ends = (rule.low, rule.has_low, -step), (rule.high, rule.has_high, step)
     for end, is_inside, way in ends:
         bound = bounds.get(end) if isinstance(end, str) else end
         if bound is not None and not (is_inside and np.isinf(bound)):
             yield bound + way * is_inside
-        is_rounded = way < 0 or end == math.inf
-        if bound is not None and not is_inside and is_rounded and step < 1:
-            near = {0.0: 1e-50, math.inf: 1e50, -math.inf: -1e50}
-            yield near.get(bound, bound - math.copysign(1e-9 * bound, way))
 
 
 def with_last(valid: np.ndarray, x: float) -> Any:

@@ -1,5 +1,6 @@
 """The signatures of all checked functions and methods."""
 
+import copy
 import sys
 
 from rlaxlib._core import signatures
@@ -15,6 +16,16 @@ def checked_functions():
             for thing in list(vars(owner).values()):
                 if hasattr(thing, "signature") and hasattr(thing, "__wrapped__"):
                     yield f"{thing.__module__}.{thing.__qualname__}", thing
+
+
+def check(plan, **given):
+    """Check some arguments of a function, as if it had no others."""
+    part = copy.copy(plan)
+    part.specs = {name: plan.specs[name] for name in given}
+    for names in ("arrays", "options", "bare", "functions", "checked"):
+        setattr(part, names, [name for name in getattr(plan, names) if name in given])
+    part.fit = part._fit
+    return part.check(given)
 
 
 ALL = {name: signatures.read(function) for name, function in checked_functions()}

@@ -152,7 +152,7 @@ def test_a_scalar_equals_a_constant_array(row):
 
 
 @each_row("has_single_shapes", "has_arguments")
-def test_error_for_a_batch_points_to_vmap(row):
+def test_rejects_a_batch(row):
     inputs = row.inputs()
     batch = contract.stack([inputs] * 3)
     with pytest.raises(rlaxlib.ArgumentError) as error:
@@ -160,7 +160,6 @@ def test_error_for_a_batch_points_to_vmap(row):
     message = str(error.value)
     assert message.startswith(row.shown)
     assert any(f"`{name}`" in message for name in inputs)
-    assert "jax.vmap" in message
 
 
 @each_row("sized_names")

@@ -176,7 +176,7 @@ def test_can_be_traced_where_transfers_are_not_allowed(row):
 def test_an_index_may_have_a_dtype_that_cannot_hold_the_number_of_entries(row):
     if not hasattr(row.function(rlaxlib), "signature"):
         pytest.skip("its signature does not say what it indexes")
-    specs = signatures.read(row.function(rlaxlib)).arrays
+    specs = signatures.read(row.function(rlaxlib)).specs
     inputs = {name: widen(x, specs[name]) for name, x in row.inputs().items()}
 
     @jax.jit

@@ -179,7 +179,7 @@ def test_a_loop_begins_from_a_state_of_defaults(name, dtype):
 
 def test_all_states_of_defaults_are_tested():
     def has_defaults(name):
-        states = signatures.read(getattr(rlaxlib, name)).nested.values()
+        states = signatures.read(getattr(rlaxlib, name)).specs.values()
         classes = {part for spec in states for part in parts_of(spec)}
         return any(getattr(x, "_field_defaults", {}) for x in classes)
 
@@ -200,7 +200,7 @@ def has_successor(name):
     if not hasattr(function, "signature"):
         return False
     signature = signatures.read(function)
-    states = set().union(*(parts_of(spec) for spec in signature.nested.values()))
+    states = set().union(*(parts_of(spec) for spec in signature.specs.values()))
     returned = {x for x in parts_of(signature.result) if hasattr(x, "_fields")}
     text = re.sub(r"\s+", " ", function.__doc__)
     first = text.split("::")[0]

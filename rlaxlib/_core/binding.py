@@ -18,23 +18,16 @@ from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, size_of, spli
 # type, and True.
 Type = tuple[Shape, Any, bool]
 
-# Of each kind: the dtypes of arrays, the types of Python scalars, and a description.
-KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...], str]] = {
-    "Bool": ((jnp.bool_,), (bool,), "a bool array"),
-    "Flag": ((jnp.bool_,), (bool,), "a bool"),
-    "Float": ((jnp.floating,), (int, float), "a floating-point array"),
-    "Int": ((jnp.integer,), (int,), "an integer array"),
-    "Key": ((jax.dtypes.prng_key,), (), "a PRNG key such as `jax.random.key(0)`"),
-    "Real": (
-        (jnp.floating, jnp.integer),
-        (int, float),
-        "a floating-point or integer array",
-    ),
-    "Shaped": (
-        (jnp.number, jnp.bool_, jax.dtypes.extended),
-        (bool, int, float),
-        "an array of numbers",
-    ),
+_NUMBERS = (jnp.number, jnp.bool_, jax.dtypes.extended)
+# Of each kind: the dtypes of arrays, and the types of Python scalars.
+KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...]]] = {
+    "Bool": ((jnp.bool_,), (bool,)),
+    "Flag": ((jnp.bool_,), (bool,)),
+    "Float": ((jnp.floating,), (int, float)),
+    "Int": ((jnp.integer,), (int,)),
+    "Key": ((jax.dtypes.prng_key,), ()),
+    "Real": ((jnp.floating, jnp.integer), (int, float)),
+    "Shaped": (_NUMBERS, (bool, int, float)),
 }
 
 
@@ -76,22 +69,14 @@ def _where(kind: type) -> tuple[bool, bool]:
 def is_in_jax(dtype: Any) -> bool:
     """Return whether JAX has a dtype: numbers in native byte order, not long double."""
     is_long = getattr(dtype, "char", "") in ("g", "G")
-    is_number = any(jnp.issubdtype(dtype, each) for each in KINDS["Shaped"][0])
+    is_number = any(jnp.issubdtype(dtype, each) for each in _NUMBERS)
     return is_number and getattr(dtype, "isnative", True) and not is_long
-
-
-def dtype_of(value: Any) -> Any:
-    """Return the dtype that a value such as `"float32"` names, or None."""
-    try:
-        return None if value is None else np.dtype(value)
-    except (TypeError, SyntaxError):
-        return None
 
 
 def has_kind(type_: Type, spec: Spec) -> bool:
     """Return whether a spec takes a value of a type, apart from its shape."""
     shape, dtype, _ = type_
-    arrays, scalars, _ = KINDS[spec.kind]
+    arrays, scalars = KINDS[spec.kind]
     if isinstance(dtype, type):
         is_none = spec.optional and dtype is type(None)
         return dtype in scalars or is_none

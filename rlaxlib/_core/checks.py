@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlaxlib._core import binding, errors, rules, specs
-from rlaxlib._core.batches import Call
 from rlaxlib._core.specs import Spec
 from rlaxlib._core.types import Array
 
@@ -29,7 +28,7 @@ def fit(**arguments: tuple[Any, Any]) -> None:
     types = {name: binding.type_of(x) for name, x in given.items()}
     bound = binding.bind(wanted, types, {})
     if bound.misfit:
-        raise errors.misfit(Call(given, wanted), bound)
+        raise errors.misfit(given, wanted, bound)
     for name, spec in wanted.items():
         rules.check(name, given[name], spec, bound.sizes, given)
 

@@ -1,7 +1,24 @@
-"""Errors of arguments: the function, the argument, found, expected, and the way out."""
+"""Errors of arguments: the function, the argument, what was found, what is required.
+
+`lambda_returns(x, x, y)` of an `x` of 5 steps and a `y` of 6 raises::
+
+    lambda_returns: `v_t` is float32[6], must be float[T], where T = 5 by `r_t`.
+      r_t is float32[5], must be float[T]
+      discount_t is float32[5], must be float[T] in [0, 1]
+      v_t is float32[6], must be float[T]
+    `v_t[1:]` fits.
+
+The first line is always there. It is alone for a wrong value. For a wrong shape, a
+table has all arrays that were passed. A last line is there in three cases:
+
+- all arrays fit if `jax.vmap` maps those that have one axis more (`_batch`); else
+- a slice of an array of the wrong shape fits (`_sliced`);
+- an array of the wrong dtype or type fits after a conversion (`_converted`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -9,10 +26,25 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlaxlib._core import binding, hints, specs, suggestions
-from rlaxlib._core.batches import Call
-from rlaxlib._core.binding import Bound
-from rlaxlib._core.specs import Axes, Sizes, Spec
+import jax
+import numpy as np
+
+from rlaxlib._core import binding, specs
+from rlaxlib._core.binding import Bound, Type
+from rlaxlib._core.specs import Shape, Sizes, Spec
+
+Values = Mapping[str, Any]
+Specs = Mapping[str, Spec]
+Shapes = Mapping[str, Shape]
+
+# How to convert arrays that JAX does not read, by a method that they have.
+_METHODS = {
+    "filled": "{}.filled(...)",  # A masked array.
+    "detach": "{}.detach().cpu().numpy()",
+    "__jax_array__": "jnp.asarray({})",
+    "__array__": "jnp.asarray({})",
+}
+_DISCOUNT = "γ * (1 - terminated)"
 
 
 class ArgumentError(ValueError, AssertionError):
@@ -41,109 +73,186 @@ def named(error: ArgumentError, function: str) -> ArgumentError:
     return error
 
 
-def unbound(
-    function: Callable[..., Any],
-    name: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> TypeError:
+def unbound(call: Callable[..., Any], name: str, args: Any, kwargs: Any) -> TypeError:
     """Return the error of a call with missing, unknown or repeated arguments."""
-    signature = inspect.signature(function)
-    every = signature.parameters
-    if unknown := [word for word in kwargs if word not in every]:
-        arguments = [each for each in every if each != "self"]
-        meant = suggestions.meant(unknown[0], arguments, name)
-        names = " and ".join(f"`{each}`" for each in meant)
-        is_rate = names == "`discount_t`"
-        names += ", γ times `1 - terminated`, for each step" * is_rate
-        see = f"see {names}" if names else f"its arguments are {', '.join(arguments)}"
-        return TypeError(f"{name}() got an unexpected `{unknown[0]}`: {see}")
-    words = [n for n, each in every.items() if each.kind is each.KEYWORD_ONLY]
-    is_long = bool(words) and len(args) > len(every) - len(words)
-    text = f": {', '.join(words)} by keyword" * is_long
+    signature, text = inspect.signature(call), ""
     try:
+        signature.bind_partial(*args, **kwargs)  # An unknown argument comes first.
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        text = f"{error}{text}"
-    return TypeError(f"{name}() {text}")
+        text = f"{error}"
+    every = [x for n, x in signature.parameters.items() if n != "self"]
+    words = [x.name for x in every if x.kind is x.KEYWORD_ONLY]
+    names = ", ".join(x.name for x in every if x.name not in words)
+    names += f"; by keyword {', '.join(words)}" * bool(words)
+    return TypeError(f"{name}() {text}: its arguments are {names}")
 
 
-def misfit(call: Call, bound: Bound) -> ArgumentError:
-    """Return the error of an array that does not fit."""
-    name, given, wanted = bound.misfit, call.given, call.wanted
-    spec, type_ = wanted[name], binding.type_of(given[name])
-    has_kind, shape = binding.has_kind(type_, spec), type_[0]
-    must = binding.KINDS[spec.kind][2]
-    first = f"`{name}` is {describe(given[name])}, must be {must}"
+def misfit(
+    found: Values, wanted: Specs, bound: Bound, plan: Any = None, given: Any = None
+) -> ArgumentError:
+    """Return the error of the array that does not fit, among all that were found.
+
+    Arrays in states and pytrees are under their paths. All arguments are `given`.
+    """
+    name, spec = bound.misfit, wanted[bound.misfit]
+    defaults = plan.defaults if plan else {}
+    passed = {n: x for n, x in wanted.items() if found[n] is not defaults.get(n)}
+    types = {n: binding.type_of(found[n]) for n in passed}
+    shapes = {n: binding.own_shape(types[n], x.kind) for n, x in passed.items()}
+    shape = shapes.get(name, ())
+    first = f"`{name}` is {describe(found[name])}, must be {spec.text}"
     if spec.kind == "Flag":
         masks = [f"`{n}`" for n, x in wanted.items() if x.kind == "Bool" and shape]
-        way = f": pass {' or '.join(masks)} by keyword" if masks else ""
-        return problem(first + way)
-    if has_kind:
-        shape = binding.own_shape(type_, spec.kind)
-        needed = dict.fromkeys(_needed(axes, bound.sizes) for axes in spec.shapes)
-        empty = " and not empty" if 0 in shape else ""
-        first = f"`{name}` has shape {shape}, must be {' or '.join(needed)}{empty}"
-        first += _match(name, call, bound)
-    table = [
-        f"  {n} is {describe(given[n])}, must be {wanted[n].text}"
-        for n in wanted
-        if n == name or (wanted[n].is_tree == spec.is_tree and call.is_set(n))
+        return problem(first + f": pass {' or '.join(masks)} by keyword" * bool(masks))
+    if not binding.has_kind(binding.type_of(found[name]), spec):
+        way = _converted(name, found, wanted, bound.sizes)
+        return problem(first + f"\n`{way}` fits." * bool(way))
+    first += " and not empty" * (0 in shape) + _where(spec, bound)
+    lines = [
+        f"  {n} is {describe(found[n])}, must be {x.text}"
+        for n, x in passed.items()
+        if x.is_tree == spec.is_tree
     ]
-    return problem("\n".join([first, *table, *hints.hint(name, call)]))
+    if batch := plan and _batch(plan, given, passed, shapes):
+        lines.append(batch)
+    elif way := _sliced(name, shape, spec, bound.sizes):
+        lines.append(f"`{way}` fits.")
+    return problem("\n".join([first, *lines]))
 
 
 def describe(value: Any) -> str:
     """Write an array as `float32[4, 5]`, and anything else as Python does."""
-    kind = type(value)
-    if hasattr(value, "_fields"):
-        return f"a `{kind.__name__}`"
     shape, dtype, _ = binding.type_of(value)
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
-    if hints.is_foreign(value):
-        return f"a `{kind.__module__.partition('.')[0]}.{kind.__name__}`"
+    if hasattr(value, "_fields") or hasattr(value, "shape"):
+        return f"a `{type(value).__module__.partition('.')[0]}.{type(value).__name__}`"
     return " ".join(reprlib.repr(value).split())  # In one line.
 
 
-def _match(name: str, call: Call, bound: Bound) -> str:
-    """Name the arguments that determined the sizes that an argument must have."""
-    own = {specs.split(x)[0] for axes in call.wanted[name].shapes for x in axes}
-    own &= bound.sizes.keys()
-    names = [
-        f"`{n}`"
-        for n in call.wanted
-        if own.intersection(specs.split(axis)[0] for axis in bound.axes.get(n, ()))
-    ]
-    return f" to match {', '.join(names)}" if names else ""
-
-
-def _needed(axes: Axes, sizes: Sizes) -> str:
-    """Write a shape as `(4, 3)` if all sizes are known, else as `[T, 3]`."""
-    known = [specs.size_of(axis, sizes) for axis in axes]
-    if None in known:
-        sized = zip(map(specs.shown, axes), known, strict=True)
-        return f"[{', '.join(str(x) if type(x) is int else a for a, x in sized)}]"
-    flat = [size if isinstance(size, tuple) else (size,) for size in known]
-    return str(tuple(itertools.chain.from_iterable(flat)))
-
-
-def wrong_type(path: str, wanted: Spec, call: Call) -> ArgumentError:
-    """Return the error of an argument that is not a state, record or tuple.
-
-    It gives the order of arguments if another one has the required type.
-    """
-    name = specs.argument_of(path)
-    kind = getattr(wanted.type, "__name__", "tuple")
-    others = [n for n, x in call.given.items() if type(x).__name__ == kind]
-    others = others if path == name else []
-    hint = f": `{others[0]}` is one, the order is ({call.order})" if others else ""
-    found = describe(_at(path, call.given[name]))
-    return problem(f"`{path}` is {found}, must be a `{kind}`{hint}")
-
-
-def _at(path: str, value: Any) -> Any:
-    """Return the part of an argument at a path such as `constraints[0]`."""
+def wrong_type(path: str, wanted: Spec, value: Any) -> ArgumentError:
+    """Return the error of an argument that is not a state, record or tuple."""
     for field, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         value = getattr(value, field) if field else value[int(place)]
-    return value
+    kind = getattr(wanted.type, "__name__", "tuple")
+    return problem(f"`{path}` is {describe(value)}, must be a `{kind}`")
+
+
+def _where(spec: Spec, bound: Bound) -> str:
+    """Write the sizes that a spec names, each with the first array that has it."""
+    sources: dict[str, str] = {}
+    for axis in map(_name, itertools.chain(*spec.shapes)):
+        names = [n for n, axes in bound.axes.items() if axis in map(_name, axes)]
+        if names:
+            size = f"{specs.shown(axis)} = {bound.sizes.get(axis)}"
+            sources[axis] = f"{size} by `{names[0]}`"
+    return f", where {', '.join(sources.values())}" * bool(sources)
+
+
+# --- What fits in the place of an argument. ---
+
+
+def _converted(name: str, found: Values, wanted: Specs, sizes: Sizes) -> str:
+    """Write a conversion to the required dtype that keeps the numbers, or nothing.
+
+    The whole call has to fit after it.
+    """
+    value, spec = found[name], wanted[name]
+    types = {n: _type_of(found[n]) for n in wanted}
+    shape, dtype, _ = types[name]
+    kind = {"Bool": "bool", "Int": "int"}.get(spec.kind, "float")
+    is_whole = getattr(dtype, "kind", "") in ("b", "i", "u")
+    if spec.kind == "Key":
+        return "jax.random.key(0)"
+    if "discount" in name and (is_whole or dtype is bool):
+        return _DISCOUNT
+    if isinstance(dtype, type):  # Not a number, nor an array that JAX reads.
+        methods = [x for method, x in _METHODS.items() if hasattr(value, method)]
+        return methods[0].format(name) if methods and dtype is not type else ""
+    keeps = isinstance(dtype, np.dtype) and np.can_cast(dtype, kind, "same_kind")
+    types[name] = shape, np.dtype(kind), True
+    is_right = keeps or (is_whole and kind == "bool")
+    if not is_right or binding.bind(wanted, types, sizes).misfit:
+        return ""
+    is_list = isinstance(value, list | tuple)
+    return f"jnp.asarray({name}, {kind})" if is_list else f"{name}.astype({kind})"
+
+
+def _type_of(value: Any) -> Type:
+    """Return the type of a value, a list being the array that it makes."""
+    if type(value) in (list, tuple):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            array = jax.eval_shape(jax.numpy.asarray, value)
+            return array.shape, array.dtype, True
+    return binding.type_of(value)
+
+
+def _sliced(name: str, shape: Shape, spec: Spec, sizes: Sizes) -> str:
+    """Write a part of an array that has the required shape, or nothing."""
+
+    def fits(new: Shape) -> bool:
+        return not binding.fit({name: spec}, {name: new}, sizes).misfit
+
+    if "discount" in name and shape == ():
+        return _DISCOUNT
+    is_any = spec.is_open and spec.shapes != (("...",),)
+    if shape[-1:] == (1,) and not is_any and fits(shape[:-1]):
+        return f"{name}[..., 0]"
+    part = {"t": "[1:]", "tm1": "[:-1]"}.get(name.rpartition("_")[2])
+    is_long = part and shape and spec.shapes[0][:1] == ("T",)
+    return f"{name}{part}" if is_long and fits((shape[0] - 1, *shape[1:])) else ""
+
+
+def _batch(plan: Any, given: Values, wanted: Specs, shapes: Shapes) -> str:
+    """Write a `jax.vmap` that takes the arguments of a call, or nothing.
+
+    It maps arrays that do not fit as they are, over one axis more: the first, or after
+    time the second. Keys are mapped, too. A state that is updated is not shared. Arrays
+    of any shape are not taken for a batch, nor is one scalar, nor are some columns.
+    """
+    firsts = {_name(x[0]) for n in shapes for x in wanted[n].shapes if x}
+    before = firsts & {"T"} or (firsts & {"N", "C", "G"} if len(firsts) == 1 else set())
+    sizes: Sizes = {n: x for n, x in given.items() if type(x) is int}
+    keys = {n: 0 for n in shapes if wanted[n].kind == "Key"}
+    ways: list[dict[str, int | None]] = []
+    for axis in (0, 1):
+        mapped = {n: _batched(x, axis, before) for n, x in wanted.items()}
+        bound = binding.fit(mapped, shapes, sizes)
+        at = {n: x.index("batch") for n, x in bound.axes.items() if "batch" in x}
+        rest = {wanted[n].shapes for n in shapes if n not in at}
+        is_column = bound.sizes.get("batch") == 1 and any(
+            wanted[n].shapes in rest for n in at
+        )
+        is_scalar = len(at) == 1 and not any(
+            wanted[n].shapes[0] or n in keys for n in at
+        )
+        if axis in at.values() and not (bound.misfit or is_column or is_scalar):
+            ways.append({specs.argument_of(n): (at | keys).get(n) for n in shapes})
+    is_shared = any(x.get(n, 0) is None for x in ways for n in plan.states.values())
+    is_open = any(x and wanted[n].is_open for n, x in shapes.items())
+    name = "" if plan.is_factory or is_shared or is_open else plan.name(given)
+    if not ways or not name.isidentifier():
+        return ""
+    order, function = dict.fromkeys([*plan.positional, *given]), f"rlaxlib.{name}"
+    passed = [n for n in order if given[n] is not plan.defaults.get(n, given)]
+    if passed != plan.positional[: len(passed)]:
+        inner = ", ".join(f"{n}={n}" for n in passed)
+        function = f"lambda {', '.join(passed)}: {function}({inner})"
+    first, *other = (f"in_axes={tuple(map(x.get, passed))}" for x in ways)
+    other = "".join(f", or `{x}`" for x in other)
+    return f"A batch fits `jax.vmap({function}, {first})`{other}."
+
+
+def _batched(spec: Spec, axis: int, before: set[str]) -> Spec:
+    """Return a spec that allows arrays with the axis of a batch, too."""
+    shapes = list(spec.shapes)
+    for axes in spec.shapes:
+        first = axis if axes and _name(axes[0]) in before else 0
+        shapes.append((*axes[:first], "batch", *axes[first:]))
+    return spec._replace(shapes=tuple(shapes))
+
+
+def _name(axis: str) -> str:
+    """Return the name of an axis such as `T+1`."""
+    return specs.split(axis)[0]

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from rlaxlib._core import binding, streams
+from rlaxlib._core import streams
 from rlaxlib._core.errors import describe, problem
 from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
 
@@ -57,15 +57,21 @@ def check(
     x, mask = _concrete(value), _concrete(sample_mask)
     if x is None or (mask is None and sample_mask is not None):
         return
-    dtype = getattr(x, "dtype", type(x))
-    for rule in of(spec, dtype):
-        is_wrong = _breaks(x, rule, sizes, given)
+    for rule in of(spec, getattr(x, "dtype", type(x))):
+        if isinstance(rule, str):
+            ends, is_wrong = [], _OTHERS[rule][0](x)
+        else:
+            ends = [_bound(end, sizes, given) for end in rule[:2]]
+            is_wrong = _is_outside(x, rule, *ends)
         if mask is not None:
             is_wrong = is_wrong & streams.of_steps(mask, is_wrong)
         if np.any(is_wrong):
-            first = np.broadcast_to(x, np.shape(is_wrong))[is_wrong].flat[0]
-            must = _must(rule, sizes, given)
-            raise problem(f"`{name}` is {_shown(first)}, must {must}")
+            every = np.broadcast_arrays(x, *ends, is_wrong)
+            first, *known = (each[is_wrong].flat[0] for each in every)
+            must = (
+                _OTHERS[rule][1] if isinstance(rule, str) else f"be {rule.at(*known)}"
+            )
+            raise problem(f"`{name}` is {first}, must {must}")
 
 
 def of(spec: Spec, dtype: Any) -> tuple[Interval | str, ...]:
@@ -78,53 +84,11 @@ def of(spec: Spec, dtype: Any) -> tuple[Interval | str, ...]:
     return spec.rules + ("narrow",) * is_wide
 
 
-def _breaks(
-    x: Any, rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]
-) -> Any:
-    """Return which values break a rule."""
-    if isinstance(rule, str):
-        return _OTHERS[rule][0](x)
-    low, high = (_bound(end, sizes, given) for end in rule[:2])
-    is_above = is_below = True
-    if low is not None:
-        is_above = x >= low if rule.has_low else _rounded(x) > _rounded(low)
-    if high is not None:
-        # A normaliser keeps the distance of a decay from 1, however small.
-        is_open = rule.high == np.inf and not rule.has_high
-        near = _rounded(x) if is_open else x
-        is_below = near <= high if rule.has_high else near < high
-    return np.logical_not(is_above & is_below)
-
-
-def _rounded(x: Any) -> Any:
-    """Return floats in the precision of JAX, where 1e-50 is 0 and 1e50 infinite."""
-    if x is None or (not isinstance(x, float) and np.result_type(x) != np.float64):
-        return x
-    dtype = jax.dtypes.canonicalize_dtype(np.float64)
-    if isinstance(x, float) and (x == 0 or 1e-30 < abs(x) < 1e30):
-        return dtype.type(x)  # Neither 0 nor infinite; `errstate` takes microseconds.
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(x).astype(dtype)[()]
-
-
-def _shown(x: Any) -> str:
-    """Return a value, and what JAX rounds it to if that is a whole number."""
-    near: Any = _rounded(x)
-    if near != x and near == np.round(near):
-        return f"{x} ({near} in {np.result_type(near)})"
-    return f"{x}"
-
-
-def _must(rule: Interval | str, sizes: Sizes, given: Mapping[str, Any]) -> str:
-    """Describe a rule, with numbers in place of the names of scalar bounds."""
-    if isinstance(rule, str):
-        return _OTHERS[rule][1]
-    known = [_bound(end, sizes, given) for end in rule[:2]]
-    low, high = (
-        str(x) if isinstance(end, str) and x is not None and not np.ndim(x) else end
-        for end, x in zip(rule[:2], known, strict=True)
-    )
-    return f"be {rule._replace(low=low, high=high)}"
+def _is_outside(x: Any, rule: Interval, low: Any, high: Any) -> Any:
+    """Return which values are outside of an interval, as far as bounds are known."""
+    is_above = low is None or (x >= low if rule.has_low else x > low)
+    is_below = high is None or (x <= high if rule.has_high else x < high)
+    return np.logical_not(np.logical_and(is_above, is_below))
 
 
 def _bound(end: float | str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
@@ -140,8 +104,7 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         return
     if spec.options:
         is_right = isinstance(value, str) and value in spec.options
-        *most, last = [f'"{each}"' for each in spec.options]
-        must = " or ".join(filter(None, [", ".join(most), last]))
+        must = " or ".join(f'"{each}"' for each in spec.options)
     else:
         classes, must = _STATIC[spec.type]
         is_bool = isinstance(value, bool)
@@ -150,24 +113,6 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         must = "a Python value: mark it with static_argnames"
         raise problem(f"`{name}` is traced, must be {must}")
     if not is_right:
-        raise problem(f"`{name}` is {describe(value)}, must be {must}")
-
-
-def check_bare(name: str, value: Any, spec: Spec, result: Spec) -> None:
-    """Check a function, an object of functions, or a dtype, which the result has."""
-    must = ""
-    if spec.kind == "Function" and not (value is None or callable(value)):
-        must = "a function"
-    elif spec.kind == "Object" and not all(
-        hasattr(value, each) for each in spec.type._functions
-    ):
-        must = f"a `{spec.type.__name__}`"
-    elif spec.kind == "DType":
-        has = result if result.is_array else Spec("Float")  # An object has floats.
-        dtype = binding.dtype_of(value)
-        if dtype is None or not binding.has_kind(((), dtype, True), has):
-            must = f"the dtype of {binding.KINDS[has.kind][2]}"
-    if must:
         raise problem(f"`{name}` is {describe(value)}, must be {must}")
 
 

@@ -29,16 +29,15 @@ import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 
 from rlaxlib._core import binding, checks, errors, programs, rules, specs
-from rlaxlib._core.batches import Call
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
-from rlaxlib._core.functions import is_ours
+from rlaxlib._core.functions import FunctionTuple, is_ours
 from rlaxlib._core.programs import Roles
 from rlaxlib._core.specs import Axes, Sizes, Spec
 
@@ -90,14 +89,22 @@ class Plan:
 
     Attributes:
         function: The function as it was written.
-        specs: The spec of each array, flag, option and Python value.
-        arrays: Those that are arrays.
-        nested: The spec of each argument that contains arrays, such as a state.
-        checked: Both, in the order in which they are fitted.
+        specs: The spec of each argument.
+        arrays: Names of arrays.
         options: Names of options, flags and Python values. A flag may be traced.
-        bare: The specs of settings and functions.
-        functions: Names of arguments that are functions of the user, or have some.
+        bare: Names of settings and functions.
+        functions: Names of functions of the user, and of what may have some.
+        checked: Names of all but bare ones, states and pytrees at the end: an error
+            blames a state for a size in which it differs from the data.
         result: The spec of the result.
+        positional: Names of positional arguments.
+        names: Names of all arguments, `self` among them.
+        defaults: The default of each argument that has one.
+        is_factory: Whether the function makes an object of several functions.
+        compiled: Whether the body is compiled.
+        steps: The axes of `sample_mask`.
+        states: Of each class of states that the function updates, the argument.
+        program: The body with its conversions.
     """
 
     def __init__(
@@ -107,35 +114,32 @@ class Plan:
         compiled: bool = True,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
+        made = hints.pop("return", None)
         parameters = inspect.signature(function).parameters.values()
         self.function = function
+        self.specs = {n: specs.read(x) for n, x in hints.items()}
+        self.result = specs.read(made)
         self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
         self.names = {x.name for x in parameters}
         self.defaults = {
             x.name: x.default for x in parameters if x.default is not x.empty
         }
-        self.result = specs.read(hints.pop("return", None))
-        self.is_factory = self.result.kind == "Object"
+        self.is_factory = inspect.isclass(made) and issubclass(made, FunctionTuple)
         self.compiled = compiled and not self.is_factory
-        found = {n: specs.read(x) for n, x in hints.items()}
-        self.bare = {n: x for n, x in found.items() if x.is_bare}
-        self.nested = {n: x for n, x in found.items() if x.parts or x.is_tree}
-        self.specs = {
-            n: x for n, x in found.items() if n not in self.bare | self.nested
-        }
-        self.arrays = {n: x for n, x in self.specs.items() if x.is_array}
-        # An error blames a state for a size in which it differs from the data.
-        self.checked = self.specs | self.nested
-        self.options = [n for n in self.specs if n not in self.arrays]
-        settings = "Setting", "DType"
-        self.functions = [n for n, x in self.bare.items() if x.kind not in settings]
-        mask = self.arrays.get("sample_mask")
+        mask = self.specs.get("sample_mask")
         self.steps = mask.shapes[0] if mask else ()
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
-        self.states = {x.type: n for n, x in self.nested.items() if x.type in returned}
+        self.states = {x.type: n for n, x in self.specs.items() if x.type in returned}
         args = function, self.result, self.states, self.steps, wide
         self.program = programs.Program(*args)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
+        every = self.specs.items()
+        self.arrays = [n for n, x in every if x.is_array]
+        self.options = [n for n, x in every if x.is_static or x.kind == "Flag"]
+        self.bare = [n for n, x in every if x.is_bare]
+        self.functions = [n for n, x in every if x.kind == "Other"]
+        nested = [n for n, x in every if x.is_nested]
+        self.checked = [*self.arrays, *self.options, *nested]
 
     def name(self, given: Arguments) -> str:
         """Return the public name, such as `vtrace` or `Softmax.probs`."""
@@ -146,82 +150,63 @@ class Plan:
     def call(self, args: tuple[Any, ...], kwargs: Arguments) -> Any:
         """Check the arguments, and run the body."""
         given = self.bind(args, kwargs)
-        is_once = kwargs.keys().isdisjoint(self.positional[: len(args)])
-        is_known = len(args) <= len(self.positional) and kwargs.keys() <= self.names
-        if not (is_once and is_known):
+        first = self.positional[: len(args)]
+        is_once = len(args) == len(first) and kwargs.keys().isdisjoint(first)
+        if not is_once or given.keys() != self.names:
             raise errors.unbound(self.function, self.name(given), args, kwargs)
+        is_hidden = True
         try:
             static, leaves, fitted = self.check(given)
-        except ArgumentError as error:
-            named = errors.named(error, self.name(given))
-            raise named.with_traceback(None) from None
-        if len(given) < len(self.names):  # A wrong argument explains more.
-            raise errors.unbound(self.function, self.name(given), args, kwargs)
-        try:
+            # The traceback may show a function of the user.
+            is_hidden = self.compiled and not self.functions
             return self._run(given, static, leaves, fitted.roles)
         except ArgumentError as error:
             errors.named(error, self.name(given))
-            if self.functions or not self.compiled:
-                raise  # The traceback may show a function of the user.
-            raise ArgumentError(str(error)) from None
+            if is_hidden:
+                raise ArgumentError(str(error)) from None
+            raise
 
     def bind(self, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
         """Return arguments by name, with defaults."""
         return self.defaults | dict(zip(self.positional, args, strict=False)) | kwargs
 
     def check(self, given: Arguments) -> tuple[Options, list[Any], Fitted]:
-        """Check all arguments that are given, by their names.
+        """Check all arguments, by their names.
 
         Return the static ones, the leaves of all others but settings and functions, and
         what follows from both.
         """
         known = {
             n: given[n]
-            for n in filter(given.__contains__, self.options)
+            for n in self.options
             if self.specs[n].is_static or isinstance(given[n], bool)
         }
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
         # An object with traced settings cannot be part of a key: it has no equal.
-        among = self.checked if not self.compiled else given.keys() - self.bare.keys()
-        traced = {n: x for n, x in given.items() if n in among and n not in known}
+        among = self.checked if not self.compiled else given.keys() - self.bare
+        traced = {n: given[n] for n in among if n not in known}
         leaves, structure = jax.tree.flatten(traced)
         types = tuple(map(binding.type_of, leaves))
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, spec = error.args
-            call = self._described(given, {}, {})
-            raise errors.wrong_type(path, spec, call) from None
+            value = given[specs.argument_of(path)]
+            raise errors.wrong_type(path, spec, value) from None
         if fitted.bound.misfit:
-            call = self._described(given, *self._places(given))
-            raise errors.misfit(call, fitted.bound)
-        self._check_values(given, leaves, fitted)
+            wanted, found = self._places(given)
+            raise errors.misfit(found, wanted, fitted.bound, self, given)
+        sizes, mask = fitted.bound.sizes, given.get("sample_mask")
+        for path, place, spec in fitted.ruled:
+            own = mask if fitted.roles.masked[place] else None
+            rules.check(path, leaves[place], spec, sizes, given, own)
         leaves = [
             float(x) if type(x) is int and kind else x
             for x, kind in zip(leaves, fitted.roles.kinds, strict=True)
         ]
         return static, leaves, fitted
-
-    def _described(
-        self, given: Arguments, wanted: Mapping[str, Spec], found: Arguments
-    ) -> Call:
-        """Describe a call for errors, with the arrays in its arguments."""
-        about = self.name(given), self.positional, self.defaults, self.result
-        states = {*self.states.values()}
-        return Call(given | found, wanted, *about, states)
-
-    def _check_values(
-        self, given: Arguments, leaves: list[Any], fitted: Fitted
-    ) -> None:
-        """Check the rules of values on the host, and the types of bare ones."""
-        sizes, mask = fitted.bound.sizes, given.get("sample_mask")
-        for path, place, spec in fitted.ruled:
-            own = mask if fitted.roles.masked[place] else None
-            rules.check(path, leaves[place], spec, sizes, given, own)
-        for name in filter(given.__contains__, self.bare):
-            rules.check_bare(name, given[name], self.bare[name], self.result)
 
     def _fit(self, structure: Any, types: tuple[Type, ...], static: Options) -> Fitted:
         """Fit arguments to their annotations."""
@@ -264,7 +249,7 @@ class Plan:
         found: Arguments = {}
         trees: dict[str, tuple[Spec, Any]] = {}
         for name in filter(given.__contains__, self.checked):
-            for path, spec, value in specs.nodes(name, self.checked[name], given[name]):
+            for path, spec, value in specs.nodes(name, self.specs[name], given[name]):
                 if spec.is_static:
                     rules.check_static(path, value, spec)
                 elif spec.is_tree:
@@ -285,7 +270,7 @@ class Plan:
         """Run the body, compiled unless it calls functions of the user."""
         if not self.compiled:
             passed = roles.structure.unflatten(leaves)  # Floats in place of integers.
-            given = {n: passed[n] if n in self.arrays else x for n, x in given.items()}
+            given = given | {n: passed[n] for n in self.arrays}
             if self.is_factory:  # An array may change once it is a setting.
                 given = {n: copy.copy(_hashable(x)) for n, x in given.items()}
             return self.function(**given)

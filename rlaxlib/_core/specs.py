@@ -6,7 +6,8 @@
 - `bool` is a flag, which may be traced; `Static[int, "in [1, inf)"]` is a Python value,
   and a `Literal` one of its strings. An axis named like a static integer has its size;
 - named tuples, dataclasses, tuples and sequences are what their parts are;
-- all else is a setting, such as names of axes, or a function of the user.
+- names of axes and dtypes are settings;
+- all else is an object, such as a function of the user.
 
 The text of a spec has up to three parts, as in `"[] or [T] in [0, 1]"`:
 
@@ -28,29 +29,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
 import jax
 from jax.typing import DTypeLike
 
-from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.types import AxisName, Note
 
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]
 Sizes = dict[str, int | Shape]
 
-_TEXT = re.compile(
-    r"(?P<shapes>\[.*?\](?: or \[.*?\])*|[^\[{]*?)"
-    r"(?P<rules>(?: ?(?:\bin [\[(][^\])]+[\])]|\bin \{0, 1\}|ascending|increasing))*)"
-    r"(?: ?\blike (?P<like>[\w.]+))?"
-)
-_NUMBER = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
 _UNIONS = (Union, types.UnionType)
 _SETTINGS = {types.NoneType, *typing.get_args(AxisName)}
 
@@ -67,6 +60,11 @@ class Interval(NamedTuple):
         low, high = (f"{x:g}" if isinstance(x, float) else x for x in self[:2])
         return f"in {'(['[self.has_low]}{low}, {high}{')]'[self.has_high]}"
 
+    def at(self, low: Any, high: Any, *_: Any) -> Interval:
+        """Return the interval with the values of its bounds, if they are not None."""
+        known = {"low": low, "high": high}
+        return self._replace(**{n: x for n, x in known.items() if x is not None})
+
 
 class Spec(NamedTuple):
     """A spec: `Float[ArrayLike, "[] or [T]"]` has the shapes `((), ("T",))`.
@@ -74,7 +72,7 @@ class Spec(NamedTuple):
     Attributes:
         kind: A kind of array, such as `Float`; `Flag` of a bool; `Static` or `Literal`;
             `Record`, `Tuple` or `Sequence` of what contains others; `Setting` of axis
-            names; `DType`; `Function`; `Object` of several functions; or `Other`.
+            names or a dtype; or `Other`, such as a function.
         shapes: Names of axes, for each shape that is allowed.
         rules: Rules for the values.
         optional: Whether None is allowed.
@@ -112,74 +110,89 @@ class Spec(NamedTuple):
         return bool(self.shapes) and not is_other
 
     @property
+    def is_nested(self) -> bool:
+        """Whether the argument contains arrays, as a state or a pytree does."""
+        return bool(self.parts) or self.is_tree
+
+    @property
+    def is_open(self) -> bool:
+        """Whether arrays may have any number of axes."""
+        return any(is_many(axis) for axes in self.shapes for axis in axes)
+
+    @property
     def is_bare(self) -> bool:
         """Whether it describes neither arrays nor Python values."""
-        return self.kind in ("Setting", "DType", "Function", "Object", "Other")
+        return self.kind in ("Setting", "Other")
 
     @property
     def text(self) -> str:
         """The spec as errors show it, such as `float[] or [T] in [0, 1]`."""
         shapes = " or ".join(f"[{', '.join(map(shown, x))}]" for x in self.shapes)
         rules = "".join(f" {rule}" for rule in self.rules)
-        return self.kind.lower() + shapes + rules + " or None" * self.optional
+        kind = {"Flag": "bool", "Shaped": "array"}.get(self.kind, self.kind.lower())
+        return kind + shapes + rules + " or None" * self.optional
 
 
 @functools.cache
 def read(annotation: Any) -> Spec:
     """Read the annotation of an argument, a result, a field or an entry."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    union = {*args} if origin in _UNIONS else {annotation}
     if annotation is bool:
         return Spec("Flag", ((),), type=bool)
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Literal:
+    if origin is Literal:  # Literal["k1", "k2"].
         return Spec("Literal", options=args)
     if origin is Annotated and isinstance(note := args[1], Note):
-        return _read_note(args[0], *note)
-    if origin is Callable:
-        return Spec("Function")
-    if inspect.isclass(annotation) and issubclass(annotation, FunctionTuple):
-        return Spec("Object", type=annotation)
-    if annotation == DTypeLike:
-        return Spec("DType")
-    union = {*args} if origin in _UNIONS else {annotation}
-    if union <= _SETTINGS:
+        return _read_note(args[0], *note)  # Float[ArrayLike, "T in [0, 1]"].
+    if union <= _SETTINGS or annotation == DTypeLike:  # str | Sequence[str] | None.
         return Spec("Setting")
-    if len(members := union - {types.NoneType}) < len(union) == 2:
+    if len(members := union - {types.NoneType}) < len(union) == 2:  # X | None.
         return read(members.pop())._replace(optional=True)
     kind, parts = "Tuple", {}
     if dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields"):
         kind, parts = "Record", fields(annotation)
-    elif origin in (tuple, Sequence):
+    elif origin in (tuple, Sequence):  # tuple[X, Y], Sequence[X].
         kind = "Sequence" if origin is Sequence else "Tuple"
         parts = dict(enumerate(args))
     inner = {n: read(x) for n, x in parts.items()}
-    if all(x.is_bare for x in inner.values()):
+    if all(x.is_bare for x in inner.values()):  # Callable[[Any], Any].
         return Spec("Other")
     return Spec(kind, type=annotation, parts=inner)
 
 
 def _read_note(kept: Any, kind: str, text: str) -> Spec:
     """Read the kind and the text of an annotation, whose type is `kept`."""
-    if is_tree := kind == "Tree":
-        kind, _, text = text.partition(" ")
-        kind = kind.capitalize()
-    match = _TEXT.fullmatch(text)
-    assert match is not None, text
-    shapes: list[str] = re.findall(r"\[(.*?)\]", match["shapes"])
-    shapes = shapes or [match["shapes"].strip() or "..." * is_tree]
-    axes = tuple(tuple(filter(None, each.split(", "))) for each in shapes)
-    rules = tuple(map(_rule, re.findall(r"in \S+ \S+|\w+", match["rules"])))
-    kept = kept if kind == "Static" else object
-    like = match["like"] or ""
-    return Spec(kind, axes, rules, type=kept, like=like, is_tree=is_tree)
+    if is_tree := kind == "Tree":  # "float T like params".
+        first, _, text = text.partition(" ")
+        kind = first.capitalize()
+    text, _, like = f" {text}".partition(" like ")  # " T in [0, 1]", "params".
+    shapes, *rules = re.split(" (?=in |ascending|increasing)", text)
+    shapes = _read_shapes(shapes.strip() or "..." * is_tree)
+    type_ = kept if kind == "Static" else object
+    rules = tuple(map(_read_rule, rules))
+    return Spec(kind, shapes, rules, type=type_, like=like, is_tree=is_tree)
 
 
-def _rule(text: str) -> Interval | str:
-    """Read a rule: an interval, or the text of another one."""
+def _read_shapes(text: str) -> tuple[Axes, ...]:
+    """Read `"T, A"`, which is one shape, or `"[] or [T]"`, which are two."""
+    shapes = [each.strip("[]") for each in text.split(" or ")]
+    return tuple(tuple(filter(None, each.split(", "))) for each in shapes)
+
+
+def _read_rule(text: str) -> Interval | str:
+    """Read a rule: `"in [0, A)"` is an interval, `"ascending"` is itself."""
     if text[:4] not in ("in [", "in ("):
         return text
-    ends = text[4:-1].split(", ")
-    low, high = (float(x) if _NUMBER.fullmatch(x) else x for x in ends)
+    low, high = map(_read_bound, text[4:-1].split(", "))
     return Interval(low, high, text[3] == "[", text[-1] == "]")
+
+
+def _read_bound(text: str) -> float | str:
+    """Read `"0.5"` or `"-inf"`, which are numbers, or the name of an axis."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 # --- Axes. ---

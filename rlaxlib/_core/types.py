@@ -16,20 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from jax import Array
 from jax.typing import ArrayLike
 
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "AxisName",
-    "Bool",
-    "Float",
-    "Int",
-    "Key",
-    "Note",
-    "Real",
-    "Shaped",
-    "Static",
-    "Tree",
-]
+__all__ = ["Array", "ArrayLike", "AxisName", "Bool", "Float", "Int", "Key", "Note"]
+__all__ += ["Real", "Shaped", "Static", "Tree"]
 
 AxisName = str | Sequence[str]
 

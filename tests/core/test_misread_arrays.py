@@ -1,11 +1,9 @@
 """Test that arrays which JAX would refuse or misread raise an error that says how."""
 
-import re
-
 import contract
 import numpy as np
 import pytest
-from catalogue import ALL
+from catalogue import ALL, check
 from foreign import Tensor
 
 import rlaxlib as r
@@ -57,7 +55,8 @@ def dtype_of(spec):
 def arguments():
     """Yield function, argument and its spec, and path and spec of each array."""
     for signature in ALL.values():
-        for argument, whole in (signature.arrays | signature.nested).items():
+        found = signature.specs.items()
+        for argument, whole in [(n, x) for n, x in found if x.is_array or x.is_nested]:
             for path, spec in paths(argument, whole):
                 yield signature, argument, whole, path, spec
 
@@ -65,7 +64,7 @@ def arguments():
 def error_of(signature, argument, whole, path, bad):
     """Return the error of a call with one bad array, which names it."""
     with pytest.raises(ArgumentError) as error:
-        signature.check({argument: build(argument, whole, path, bad)})
+        check(signature, **{argument: build(argument, whole, path, bad)})
     text = str(error.value)
     assert text.startswith(f"`{path}` is "), (signature.function, path, text)
     return text
@@ -80,10 +79,10 @@ def test_every_array_argument_refuses_what_jax_would_misread(kind):
             continue
         if kind == "big-endian" and dtype_of(spec) is bool:
             continue
-        shape = (1,) * len(spec.shapes[0])
+        shape = [1 + ("+" in axis) for axis in spec.shapes[0]]
         bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
         text = error_of(signature, argument, whole, path, bad)
-        assert re.search("Convert it|Use `|Fill its|is a key", text), text
+        assert text.endswith("` fits."), text
         count += 1
     assert count > 500
 
@@ -118,10 +117,10 @@ def test_a_compiled_program_does_not_read_big_endian_memory():
     data = np.array([1, 2, 3], np.float32)
     for _ in range(2):
         r.lambda_returns(data, np.ones(3, "f4"), np.ones(3, "f4"))
-        with pytest.raises(ArgumentError, match="newbyteorder"):
+        with pytest.raises(ArgumentError, match=r"`r_t.astype\(float\)` fits"):
             r.lambda_returns(data.astype(">f4"), np.ones(3, "f4"), np.ones(3, "f4"))
         r.masked_mean(data)
-        with pytest.raises(ArgumentError, match="getmaskarray"):
+        with pytest.raises(ArgumentError, match=r"`x.filled\(...\)` fits"):
             r.masked_mean(np.ma.masked_array(data, [0, 0, 1]))
         r.l2_init_loss({"w": data}, {"w": data})
         with pytest.raises(

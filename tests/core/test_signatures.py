@@ -117,7 +117,7 @@ def test_a_named_axis_has_one_size_in_all_arguments():
     longer = Float[ArrayLike, "T+1"]
     two(VECTOR, longer)(np.ones(3), np.ones(4))
     two(longer, VECTOR)(np.ones(4), np.ones(3))
-    wrong = r"`y` has shape \(3,\), must be \(4,\) to match `x`"
+    wrong = r"`y` is float64\[3\], must be float\[T\+1\], where T = 3 by `x`"
     with pytest.raises(ArgumentError, match=wrong):
         two(VECTOR, longer)(np.ones(3), np.ones(3))
 
@@ -125,7 +125,7 @@ def test_a_named_axis_has_one_size_in_all_arguments():
 def test_further_axes_are_the_same_in_all_arguments():
     learn = two(Float[ArrayLike, "T, ..."], Float[ArrayLike, "..., A"])
     learn(np.ones((3, 2)), np.ones((2, 4)))
-    wrong = r"`y` has shape \(5, 4\), must be \[\.\.\., A\] to match `x`"
+    wrong = r"`y` is .*, must be float\[\.\.\., A\], where \.\.\. = \(2,\) by `x`"
     with pytest.raises(ArgumentError, match=wrong):
         learn(np.ones((3, 2)), np.ones((5, 4)))
     starred = two(Float[ArrayLike, "T, ..."], Float[ArrayLike, "*B, A"])
@@ -135,7 +135,7 @@ def test_further_axes_are_the_same_in_all_arguments():
 def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
     learn = two(Float[ArrayLike, "[...] or [N, ...]"], Float[ArrayLike, "..., A"])
     learn(np.ones((5, 3)), np.ones((3, 2)))
-    with pytest.raises(ArgumentError, match=r"`x` has shape \(5, 4\), must be"):
+    with pytest.raises(ArgumentError, match=r"`x` is float64\[5, 4\], must be"):
         learn(np.ones((5, 4)), np.ones((3, 2)))
 
 
@@ -148,10 +148,10 @@ def test_an_argument_of_several_shapes_takes_the_sizes_of_the_others():
         (Sequence[tuple[VECTOR, SCALAR]], "Sequence"),
         (Sequence[VECTOR] | None, "Sequence"),
         (str | Sequence[str] | None, "Setting"),
-        (jax.typing.DTypeLike, "DType"),
-        (Callable[[Any], Any] | None, "Function"),
+        (jax.typing.DTypeLike, "Setting"),
+        (Callable[[Any], Any] | None, "Other"),
         (rlaxlib.BanditState, "Record"),
-        (rlaxlib.TxPair, "Object"),
+        (rlaxlib.TxPair, "Other"),
         (tuple[int, str], "Other"),
     ],
 )
@@ -199,7 +199,7 @@ def test_an_error_shows_the_interval_with_sizes():
 def test_a_bound_may_be_another_argument():
     learn = two(SCALAR, Float[ArrayLike, "[] or [T] in [x, inf)"])
     learn(1.0, np.array([1.0, 2.0]))
-    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1\.0, inf\)"):
+    with pytest.raises(ArgumentError, match=r"`y` is 0\.5, must be in \[1, inf\)"):
         learn(1.0, np.array([1.0, 0.5]))
     jax.jit(lambda x: learn(x, 0.5))(1.0)  # A bound that is traced is not known.
 
@@ -227,18 +227,12 @@ def test_ranges_are_checked_at_valid_steps_on_the_host():
 
     low, mask = np.array([-9.0, 0.0, 0.0]), np.array([False, True, True])
     wrong = np.array([0.5, 0.5, -1.0])
-    with pytest.raises(ArgumentError, match=r"`x` is -1\.0, must be in \[low, 1\]"):
-        learn(low, wrong, mask)
-    with pytest.raises(ArgumentError, match=r"`x` is -1\.0, must be in \[low, 1\]"):
-        learn(low, wrong)
+    for masks in [(mask,), ()]:
+        with pytest.raises(ArgumentError, match=r"`x` is -1\.0, must be in \[0, 1\]"):
+            learn(low, wrong, *masks)
     learn(low, wrong, ~mask)
     learn(low, wrong, jnp.asarray(mask))  # Which steps are valid is not known here.
     learn(low, np.array([np.nan, 0.5, 1.0]), mask)
-
-
-def test_an_error_shows_what_a_value_is_rounded_to():
-    with pytest.raises(ArgumentError, match=r"is 1e-50 \(0\.0 in float32\), must be"):
-        one(Float[ArrayLike, "in (0, 1]"])(1e-50)
 
 
 # --- Flags, options and Python values. ---
@@ -250,7 +244,7 @@ def test_a_flag_is_a_bool_or_a_traced_scalar():
         assert bool(stop(value)) == bool(value)
     assert jax.jit(stop)(True)
     for wrong in ("false", 1, None, jnp.ones(3, bool), np.ones(3, bool)):
-        with pytest.raises(ArgumentError, match=r"`x` is .*, must be a bool"):
+        with pytest.raises(ArgumentError, match=r"`x` is .*, must be bool\[\]"):
             stop(wrong)
 
 
@@ -263,7 +257,7 @@ def test_a_mask_in_the_place_of_a_flag_is_told_to_be_passed_by_keyword():
 def test_an_option_is_one_of_its_strings():
     choose = one(Literal["k1", "k2", "k3"], compiled=False)
     assert choose("k2") == "k2"
-    wrong = r"`x` is 'k4', must be \"k1\", \"k2\" or \"k3\""
+    wrong = r"`x` is 'k4', must be \"k1\" or \"k2\" or \"k3\""
     with pytest.raises(ArgumentError, match=wrong):
         choose("k4")
 
@@ -295,14 +289,14 @@ def update(x: VECTOR, state: Counter):
 def test_the_fields_of_a_state_are_checked():
     state = update(jnp.ones(2), Counter(jnp.zeros(3)))
     assert state.count == 1
-    with pytest.raises(ArgumentError, match=r"^update: `state.mean` has shape \(\)"):
+    with pytest.raises(ArgumentError, match=r"^update: `state.mean` is 0\.0, must be"):
         update(jnp.ones(2), Counter(0.0))
     with pytest.raises(ArgumentError, match=r"^update: `state.count` is -1, must be"):
         update(jnp.ones(2), Counter(jnp.zeros(3), -1))
 
 
-def test_a_state_in_the_place_of_data_is_told_the_order():
-    with pytest.raises(ArgumentError, match=r"`state` .* must be a `Counter`.*`x` is"):
+def test_data_in_the_place_of_a_state_are_named():
+    with pytest.raises(ArgumentError, match=r"`state` is .*, must be a `Counter`\.$"):
         update(Counter(jnp.zeros(3)), jnp.ones(2))
 
 
@@ -312,11 +306,11 @@ def test_a_state_in_the_place_of_data_is_told_the_order():
 @pytest.mark.parametrize(
     ("x", "spec", "problem"),
     [
-        (np.ones((2, 3)), VECTOR, r"`x` has shape \(2, 3\), must be \[T\]"),
-        (np.ones(0), VECTOR, r"`x` has shape \(0,\), must be \[T\] and not empty"),
-        (np.ones(3, int), VECTOR, r"`x` is int64\[3\], must be a floating-point"),
-        (0, Key[ArrayLike, ""], r"`x` is 0, must be a PRNG key such as `jax.random"),
-        ("text", Int[ArrayLike, ""], r"`x` is 'text', must be an integer array"),
+        (np.ones((2, 3)), VECTOR, r"`x` is float64\[2, 3\], must be float\[T\]"),
+        (np.ones(0), VECTOR, r"`x` is float64\[0\], must be float\[T\] and not empty"),
+        (np.ones(3, int), VECTOR, r"`x` is int64\[3\], must be float\[T\]"),
+        (0, Key[ArrayLike, ""], r"`x` is 0, must be key\[\]\.\n`jax.random"),
+        ("text", Int[ArrayLike, ""], r"`x` is 'text', must be int\[\]"),
     ],
 )
 def test_an_error_names_function_argument_found_and_expected(x, spec, problem):
@@ -331,13 +325,13 @@ def test_a_method_is_named_by_its_public_function():
     with pytest.raises(TypeError, match=r"^Softmax\.probs\(\) missing .*'logits'"):
         pi.probs()
     with pytest.raises(ArgumentError, match=r"^Softmax\.sample: `key` is float32\[3\]"):
-        pi.sample(logits)
+        pi.sample(logits, logits)
 
 
 def test_a_call_with_unknown_or_repeated_arguments_is_a_type_error():
     learn = two(VECTOR, SCALAR)
     x = jnp.ones(3)
-    with pytest.raises(TypeError, match=r"^learn\(\) got an unexpected `z`: .* x, y$"):
+    with pytest.raises(TypeError, match=r"^learn\(\) got .*'z': .* x, y$"):
         learn(x, z=1.0)
     with pytest.raises(TypeError, match=r"^learn\(\) .*'x'"):
         learn(x, x=x)
@@ -540,16 +534,6 @@ def test_an_error_of_a_function_of_the_user_keeps_text_and_traceback():
         assert function.__name__ in [frame.name for frame in frames]
 
 
-def test_what_is_not_a_function_is_named():
-    @checked
-    def learn(function: Callable[[Any], Any] | None):
-        return function
-
-    assert learn(None) is None
-    with pytest.raises(ArgumentError, match=r"learn: `function` is 3, must be a func"):
-        learn(3)
-
-
 def test_arrays_of_integers_given_as_real_numbers_become_floats():
     @checked
     def learn(x: Real[ArrayLike, "..."]):
@@ -597,13 +581,7 @@ def test_a_program_may_be_traced_under_a_transfer_guard():
         jax.jit(lambda x: two(VECTOR, SCALAR)(x, 1)).trace(x)
 
 
-# --- Errors of calls with several mistakes. ---
-
-
-def test_a_batch_with_a_missing_argument_is_an_argument_error():
-    q, actions, r_t = np.ones((3, 2), "f4"), np.zeros(3, int), np.ones(3, "f4")
-    with pytest.raises(ArgumentError, match=r"^q_learning: `q_tm1` has shape \(3, 2\)"):
-        rlaxlib.q_learning(q, actions, r_t)
+# --- Errors of parts. ---
 
 
 def test_an_entry_of_the_wrong_type_is_shown_and_not_the_whole():
@@ -613,10 +591,3 @@ def test_an_entry_of_the_wrong_type_is_shown_and_not_the_whole():
     assert (
         str(error.value) == "mpo_loss: `kl_constraints[0]` is 1.0, must be a `tuple`."
     )
-
-
-def test_data_in_the_place_of_a_setting_are_not_only_taken_for_a_batch():
-    for make in (rlaxlib.softmax, rlaxlib.epsilon_greedy):
-        with pytest.raises(ArgumentError, match="belong to the methods") as error:
-            make(np.float32([0.5, 0.25]))
-        assert f"jax.vmap(rlaxlib.{make.__name__}, in_axes=(0,))" in str(error.value)

@@ -61,7 +61,7 @@ def _stack(row, axes):
 
 def _axes(row):
     specs = signatures.read(inspect.unwrap(row.function(rlaxlib), stop=_is_checked))
-    return {name: _axis(specs.arrays[name], x) for name, x in row.inputs().items()}
+    return {name: _axis(specs.specs[name], x) for name, x in row.inputs().items()}
 
 
 def _is_checked(function):

@@ -539,25 +539,26 @@ KINDS = {
     "logits without their sample": (
         lambda: r.softmax().log_prob(x(A)),
         "Softmax.log_prob() missing a required argument: 'logits': its arguments "
-        "are sample, logits, action_spec; by keyword action_mask",
+        "are (sample, logits, action_spec=None, *, action_mask=None)",
     ),
     "ε by place": (
         lambda: r.epsilon_greedy(x(A), 0.1),
-        "epsilon_greedy() too many positional arguments: its arguments are epsilon",
+        "epsilon_greedy() too many positional arguments: its arguments are "
+        "(epsilon=None)",
     ),
     "targets and δ by place": (
         lambda: r.huber_loss(x(B), x(B), 1.0),
-        "huber_loss() too many positional arguments: its arguments are x, delta",
+        "huber_loss() too many positional arguments: its arguments are (x, delta=1.0)",
     ),
     "a scale by place": (
         lambda: r.l2_loss(x(B), x(B), 0.5),
-        "l2_loss() too many positional arguments: its arguments are predictions, "
-        "targets",
+        "l2_loss() too many positional arguments: its arguments are (predictions, "
+        "targets=None)",
     ),
     "too many arguments": (
         lambda: r.q_learning(x(A), 0, 1.0, 0.9, x(A), True, 0.5),
-        "q_learning() too many positional arguments: its arguments are q_tm1, "
-        "a_tm1, r_t, discount_t, q_t, stop_target_gradients",
+        "q_learning() too many positional arguments: its arguments are (q_tm1, "
+        "a_tm1, r_t, discount_t, q_t, stop_target_gradients=True)",
     ),
     "a mask of integers": (
         lambda: r.masked_mean(x(T), mask=ints(T)),
@@ -572,31 +573,31 @@ KINDS = {
     "a missing argument and a wrong dtype": (
         lambda: r.lambda_returns(ints(T), x(T)),
         "lambda_returns() missing a required argument: 'v_t': its arguments are "
-        "r_t, discount_t, v_t, lambda_, stop_target_gradients; by keyword "
-        "truncated_t, sample_mask",
+        "(r_t, discount_t, v_t, lambda_=1.0, stop_target_gradients=False, *, "
+        "truncated_t=None, sample_mask=None)",
     ),
     "a batch and a missing argument": (
         lambda: r.q_learning(x(B, A), ints(B), x(B)),
         "q_learning() missing a required argument: 'discount_t': its arguments are "
-        "q_tm1, a_tm1, r_t, discount_t, q_t, stop_target_gradients",
+        "(q_tm1, a_tm1, r_t, discount_t, q_t, stop_target_gradients=True)",
     ),
     "an argument given twice": (
         lambda: r.lambda_returns(x(T), x(T), x(T), r_t=x(T)),
         "lambda_returns() multiple values for argument 'r_t': its arguments are "
-        "r_t, discount_t, v_t, lambda_, stop_target_gradients; by keyword "
-        "truncated_t, sample_mask",
+        "(r_t, discount_t, v_t, lambda_=1.0, stop_target_gradients=False, *, "
+        "truncated_t=None, sample_mask=None)",
     ),
     "γ by keyword": (
         lambda: r.lambda_returns(x(T), gamma=0.9, v_t=x(T)),
         "lambda_returns() got an unexpected keyword argument 'gamma': its arguments"
-        " are r_t, discount_t, v_t, lambda_, stop_target_gradients; by keyword "
-        "truncated_t, sample_mask",
+        " are (r_t, discount_t, v_t, lambda_=1.0, stop_target_gradients=False, *, "
+        "truncated_t=None, sample_mask=None)",
     ),
     "a mask under another name": (
         lambda: r.lambda_returns(x(T), x(T), x(T), mask=mask(T)),
         "lambda_returns() got an unexpected keyword argument 'mask': its arguments "
-        "are r_t, discount_t, v_t, lambda_, stop_target_gradients; by keyword "
-        "truncated_t, sample_mask",
+        "are (r_t, discount_t, v_t, lambda_=1.0, stop_target_gradients=False, *, "
+        "truncated_t=None, sample_mask=None)",
     ),
     "an integer that would wrap": (
         lambda: r.periodic_update(x(1), x(1), 2**32, 10),
@@ -632,7 +633,7 @@ KINDS = {
     "bins that do not increase": (
         lambda: r.twohot_pair(bins=np.float32([0.0, 2.0, 1.0])),
         "twohot_pair() got an unexpected keyword argument 'bins': its arguments are"
-        " min_value, max_value, num_bins",
+        " (min_value, max_value, num_bins)",
     ),
     "a seed of a batch": (
         lambda: r.softmax().sample(7, x(B, A)),

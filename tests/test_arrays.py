@@ -72,7 +72,9 @@ def test_masked_nan_reaches_neither_value_nor_gradient(function):
 
 
 def test_a_mask_by_position_is_an_error_that_names_the_keyword():
-    with pytest.raises(TypeError, match="too many positional arguments: mask, axis, "):
+    with pytest.raises(
+        TypeError, match=r"too many .* are \(x, \*, mask=None, axis=None"
+    ):
         rlaxlib.masked_mean(X, X > 0)
 
 
@@ -151,7 +153,7 @@ def test_mask_may_consist_of_zeros_and_ones(dtype):
         ),
         (
             lambda: rlaxlib.replace_masked(X, X[0], np.ones(2, bool)),
-            r"`replacement` has shape \(3,\), must be \(2, 3\) to match `data`",
+            r"`replacement` is float32\[3\], must be array\[\.\.\.\]",
         ),
         (
             lambda: rlaxlib.replace_masked(X, None, np.array([0.5, 1.0])),

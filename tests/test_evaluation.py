@@ -284,10 +284,18 @@ def test_an_estimate_of_trajectories_has_an_interval():
 @pytest.mark.parametrize(
     ("data", "stratified", "message"),
     [
-        ((np.ones(3), np.ones(4)), False, r"`data\[1\]` has shape \(4,\), must be"),
-        ({"r": np.ones(())}, False, r"`data\['r'\]` has shape \(\), must be \[N"),
-        (np.ones((0, 2)), False, r"`data` has shape \(0, 2\), must be .* not empty"),
-        (np.ones(4), True, r"`data` has shape \(4,\), must be \[R, M\]"),
+        (
+            (np.ones(3), np.ones(4)),
+            False,
+            r"`data\[1\]` is float64\[4\], must be array\[N, \*_\]",
+        ),
+        (
+            {"r": np.ones(())},
+            False,
+            r"`data\['r'\]` is float64\[\], must be array\[N, \*_\]",
+        ),
+        (np.ones((0, 2)), False, r"`data` is float64\[0, 2\], must be array\[N, \*_\]"),
+        (np.ones(4), True, r"`data` is float32\[4\], must be array\[R, M\]"),
         ((), False, "`data` has no arrays"),
         (np.ones(3, ">f4"), False, r"`data` is >f4\[3\], must be"),
         (np.array([1.0, None]), False, r"`data` is object\[2\], must be"),

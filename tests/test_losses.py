@@ -164,7 +164,10 @@ def test_clip_gradient_takes_a_bound_for_each_element():
     found = gradient(x, -bounds, bounds)
     np.testing.assert_array_equal(found, [1.0, -3.0, 20.0])
     np.testing.assert_array_equal(gradient(x, -bounds, 2.0), [2.0, -3.0, 2.0])
-    with pytest.raises(rlaxlib.ArgumentError, match=r"`gradient_max` has shape \(2,\)"):
+    with pytest.raises(
+        rlaxlib.ArgumentError,
+        match=r"`gradient_max` is float32\[2\], must be float\[\] or \[\.\.\.\]",
+    ):
         loss(x, -bounds, bounds[:2])
 
 
@@ -239,10 +242,10 @@ def test_clip_gradient_keeps_a_gradient_of_zero():
     "loss", [rlaxlib.l2_loss, rlaxlib.likelihood, rlaxlib.log_loss]
 )
 def test_predictions_and_targets_do_not_broadcast(loss):
-    message = r"`targets` has shape \(3, 1\), must be \(3,\) to match `predictions`"
+    message = r"`targets` is float32\[3, 1\], must be float\[\.\.\.\]"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         loss(np.float32([1, 1, 1]), np.float32([[1], [1], [1]]))
-    with pytest.raises(rlaxlib.ArgumentError, match=r"`targets` has shape \(\)"):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`targets` is 1\.0, must be"):
         loss(np.float32([1, 1, 1]), 1.0)
 
 
@@ -255,7 +258,7 @@ def test_predictions_and_targets_do_not_broadcast(loss):
         ),
         (
             lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),
-            r"`gradient_max` is -1\.0, must be in \[1\.0, inf\]",
+            r"`gradient_max` is -1\.0, must be in \[1, inf\]",
         ),
         (
             lambda: rlaxlib.scale_gradient(1.0, inf),
@@ -263,13 +266,13 @@ def test_predictions_and_targets_do_not_broadcast(loss):
         ),
         (
             lambda: rlaxlib.scale_gradient({"a": np.arange(3, dtype=np.int32)}, 0.5),
-            r"^scale_gradient: `x\['a'\]` is int32\[3\], must be a floating-point",
+            r"^scale_gradient: `x\['a'\]` is int32\[3\], must be float\[\.\.\.\]",
         ),
         (
             lambda: rlaxlib.clip_gradient(
                 [1.0, np.arange(3, dtype=np.int32)], -1.0, 1.0
             ),
-            r"^clip_gradient: `x\[1\]` is int32\[3\], must be a floating-point array",
+            r"^clip_gradient: `x\[1\]` is int32\[3\], must be float\[\.\.\.\]",
         ),
     ],
 )

@@ -463,7 +463,9 @@ def test_energy_discrepancy_of_returns_is_the_energy_distance():
 
 
 def test_discrepancy_needs_samples_of_one_dimensionality():
-    with pytest.raises(rlaxlib.ArgumentError, match="`y` has shape"):
+    with pytest.raises(
+        rlaxlib.ArgumentError, match=r"`y` is float32\[1, 1\], must be float\[M, D\]"
+    ):
         rlaxlib.maximum_mean_discrepancy(np.float32([[0, 0]]), np.float32([[0]]))
 
 

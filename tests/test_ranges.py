@@ -143,7 +143,7 @@ def documented():
             things |= {f"{name}.{method.__name__}": method for method in methods}
     checked = {n: signatures.read(x) for n, x in things.items() if is_checked(x)}
     for name, signature in checked.items():
-        own = {n: x for n, x in signature.specs.items() if not x.is_nested}
+        own = {n: x for n, x in signature.specs.items() if not (x.parts or x.is_tree)}
         yield name, catalog.complete(things[name]), own
     nested = [x for each in checked.values() for x in each.specs.values()]
     states = {x.type: x for each in nested for x in specs.within(each) if x.parts}

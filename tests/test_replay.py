@@ -361,7 +361,7 @@ def test_buffer_spread_over_devices_equals_one_buffer():
             lambda: rlaxlib.hindsight_indices(
                 jax.random.key(0), np.ones(2, np.float32), "next"
             ),
-            r"^hindsight_indices: `kind` is 'next', must be \"future\", ",
+            r"^hindsight_indices: `kind` is 'next', must be \"future\" or ",
         ),
     ],
 )

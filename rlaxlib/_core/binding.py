@@ -18,7 +18,6 @@ from rlaxlib._core.specs import Axes, Shape, Sizes, Spec, is_many, size_of, spli
 # type, and True.
 Type = tuple[Shape, Any, bool]
 
-_NUMBERS = (jnp.number, jnp.bool_, jax.dtypes.extended)
 # Of each kind: the dtypes of arrays, and the types of Python scalars.
 KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...]]] = {
     "Bool": ((jnp.bool_,), (bool,)),
@@ -27,7 +26,7 @@ KINDS: Mapping[str, tuple[tuple[Any, ...], tuple[type, ...]]] = {
     "Int": ((jnp.integer,), (int,)),
     "Key": ((jax.dtypes.prng_key,), ()),
     "Real": ((jnp.floating, jnp.integer), (int, float)),
-    "Shaped": (_NUMBERS, (bool, int, float)),
+    "Shaped": ((jnp.number, jnp.bool_, jax.dtypes.extended), (bool, int, float)),
 }
 
 
@@ -66,21 +65,15 @@ def _where(kind: type) -> tuple[bool, bool]:
     return is_device or is_host, is_host
 
 
-def is_in_jax(dtype: Any) -> bool:
-    """Return whether JAX has a dtype: numbers in native byte order, not long double."""
-    is_long = getattr(dtype, "char", "") in ("g", "G")
-    is_number = any(jnp.issubdtype(dtype, each) for each in _NUMBERS)
-    return is_number and getattr(dtype, "isnative", True) and not is_long
-
-
 def has_kind(type_: Type, spec: Spec) -> bool:
     """Return whether a spec takes a value of a type, apart from its shape."""
     shape, dtype, _ = type_
     arrays, scalars = KINDS[spec.kind]
     if isinstance(dtype, type):
-        is_none = spec.optional and dtype is type(None)
-        return dtype in scalars or is_none
-    if not is_in_jax(dtype):
+        return dtype in scalars or (spec.optional and dtype is type(None))
+    # JAX has numbers in native byte order, and no long double.
+    is_long = getattr(dtype, "char", "") in ("g", "G")
+    if is_long or not getattr(dtype, "isnative", True):
         return False
     if spec.kind == "Key" and dtype == jnp.uint32:
         return len(shape) > 0

@@ -31,9 +31,8 @@ import numpy as np
 
 from rlaxlib._core import binding, specs
 from rlaxlib._core.binding import Bound, Type
-from rlaxlib._core.specs import Shape, Sizes, Spec
+from rlaxlib._core.specs import Shape, Sizes, Spec, Values
 
-Values = Mapping[str, Any]
 Specs = Mapping[str, Spec]
 Shapes = Mapping[str, Shape]
 
@@ -81,11 +80,9 @@ def unbound(call: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Type
         signature.bind(*args, **kwargs)
     except TypeError as error:
         text = f"{error}"
-    every = [x for n, x in signature.parameters.items() if n != "self"]
-    words = [x.name for x in every if x.kind is x.KEYWORD_ONLY]
-    names = ", ".join(x.name for x in every if x.name not in words)
-    names += f"; by keyword {', '.join(words)}" * bool(words)
-    return TypeError(f"{name}() {text}: its arguments are {names}")
+    every = signature.parameters.values()
+    names = [x.replace(annotation=x.empty) for x in every if x.name != "self"]
+    return TypeError(f"{name}() {text}: its arguments are {inspect.Signature(names)}")
 
 
 def misfit(
@@ -114,11 +111,10 @@ def misfit(
         for n, x in passed.items()
         if x.is_tree == spec.is_tree
     ]
-    if batch := plan and _batch(plan, given, passed, shapes):
-        lines.append(batch)
-    elif way := _sliced(name, shape, spec, bound.sizes):
-        lines.append(f"`{way}` fits.")
-    return problem("\n".join([first, *lines]))
+    way = _sliced(name, shape, spec, bound.sizes)
+    last = plan and _batch(plan, given, passed, shapes)
+    last = last or f"`{way}` fits." * bool(way)
+    return problem("\n".join(filter(None, [first, *lines, last])))
 
 
 def describe(value: Any) -> str:
@@ -131,8 +127,9 @@ def describe(value: Any) -> str:
     return " ".join(reprlib.repr(value).split())  # In one line.
 
 
-def wrong_type(path: str, wanted: Spec, value: Any) -> ArgumentError:
+def wrong_type(path: str, wanted: Spec, given: Values) -> ArgumentError:
     """Return the error of an argument that is not a state, record or tuple."""
+    value = given[specs.argument_of(path)]
     for field, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         value = getattr(value, field) if field else value[int(place)]
     kind = getattr(wanted.type, "__name__", "tuple")
@@ -141,13 +138,11 @@ def wrong_type(path: str, wanted: Spec, value: Any) -> ArgumentError:
 
 def _where(spec: Spec, bound: Bound) -> str:
     """Write the sizes that a spec names, each with the first array that has it."""
-    sources: dict[str, str] = {}
-    for axis in map(_name, itertools.chain(*spec.shapes)):
-        names = [n for n, axes in bound.axes.items() if axis in map(_name, axes)]
-        if names:
-            size = f"{specs.shown(axis)} = {bound.sizes.get(axis)}"
-            sources[axis] = f"{size} by `{names[0]}`"
-    return f", where {', '.join(sources.values())}" * bool(sources)
+    names = {_name(x): n for n, axes in reversed(bound.axes.items()) for x in axes}
+    used = dict.fromkeys(map(_name, itertools.chain(*spec.shapes)))
+    known = [x for x in used if x in names and x in bound.sizes]
+    sizes = [f"{specs.shown(x)} = {bound.sizes[x]} by `{names[x]}`" for x in known]
+    return f", where {', '.join(sizes)}" * bool(sizes)
 
 
 # --- What fits in the place of an argument. ---
@@ -168,15 +163,14 @@ def _converted(name: str, found: Values, wanted: Specs, sizes: Sizes) -> str:
     if "discount" in name and (is_whole or dtype is bool):
         return _DISCOUNT
     if isinstance(dtype, type):  # Not a number, nor an array that JAX reads.
-        methods = [x for method, x in _METHODS.items() if hasattr(value, method)]
-        return methods[0].format(name) if methods and dtype is not type else ""
+        ways = [x for n, x in _METHODS.items() if hasattr(value, n)]
+        return ways[0].format(name) if ways and dtype is not type else ""
     keeps = isinstance(dtype, np.dtype) and np.can_cast(dtype, kind, "same_kind")
     types[name] = shape, np.dtype(kind), True
     is_right = keeps or (is_whole and kind == "bool")
-    if not is_right or binding.bind(wanted, types, sizes).misfit:
-        return ""
-    is_list = isinstance(value, list | tuple)
-    return f"jnp.asarray({name}, {kind})" if is_list else f"{name}.astype({kind})"
+    fits = is_right and not binding.bind(wanted, types, sizes).misfit
+    way = "jnp.asarray({}, {})" if isinstance(value, list | tuple) else "{}.astype({})"
+    return way.format(name, kind) if fits else ""
 
 
 def _type_of(value: Any) -> Type:
@@ -211,7 +205,8 @@ def _batch(plan: Any, given: Values, wanted: Specs, shapes: Shapes) -> str:
     time the second. Keys are mapped, too. A state that is updated is not shared. Arrays
     of any shape are not taken for a batch, nor is one scalar, nor are some columns.
     """
-    firsts = {_name(x[0]) for n in shapes for x in wanted[n].shapes if x}
+    forms = {n: wanted[n].shapes for n in shapes}
+    firsts = {_name(axes[0]) for x in forms.values() for axes in x if axes}
     before = firsts & {"T"} or (firsts & {"N", "C", "G"} if len(firsts) == 1 else set())
     sizes: Sizes = {n: x for n, x in given.items() if type(x) is int}
     keys = {n: 0 for n in shapes if wanted[n].kind == "Key"}
@@ -220,13 +215,9 @@ def _batch(plan: Any, given: Values, wanted: Specs, shapes: Shapes) -> str:
         mapped = {n: _batched(x, axis, before) for n, x in wanted.items()}
         bound = binding.fit(mapped, shapes, sizes)
         at = {n: x.index("batch") for n, x in bound.axes.items() if "batch" in x}
-        rest = {wanted[n].shapes for n in shapes if n not in at}
-        is_column = bound.sizes.get("batch") == 1 and any(
-            wanted[n].shapes in rest for n in at
-        )
-        is_scalar = len(at) == 1 and not any(
-            wanted[n].shapes[0] or n in keys for n in at
-        )
+        rest = {forms[n] for n in shapes if n not in at}
+        is_column = bound.sizes.get("batch") == 1 and any(forms[n] in rest for n in at)
+        is_scalar = len(at) == 1 and not any(forms[n][0] or n in keys for n in at)
         if axis in at.values() and not (bound.misfit or is_column or is_scalar):
             ways.append({specs.argument_of(n): (at | keys).get(n) for n in shapes})
     is_shared = any(x.get(n, 0) is None for x in ways for n in plan.states.values())
@@ -240,8 +231,8 @@ def _batch(plan: Any, given: Values, wanted: Specs, shapes: Shapes) -> str:
         inner = ", ".join(f"{n}={n}" for n in passed)
         function = f"lambda {', '.join(passed)}: {function}({inner})"
     first, *other = (f"in_axes={tuple(map(x.get, passed))}" for x in ways)
-    other = "".join(f", or `{x}`" for x in other)
-    return f"A batch fits `jax.vmap({function}, {first})`{other}."
+    every = [f"jax.vmap({function}, {first})", *other]
+    return f"A batch fits {', or '.join(f'`{x}`' for x in every)}."
 
 
 def _batched(spec: Spec, axis: int, before: set[str]) -> Spec:

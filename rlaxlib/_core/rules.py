@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from rlaxlib._core import streams
 from rlaxlib._core.errors import describe, problem
-from rlaxlib._core.specs import Interval, Sizes, Spec, size_of
+from rlaxlib._core.specs import Interval, Sizes, Spec, Values, size_of
 
 _STATIC: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "a Python bool"),
@@ -42,20 +42,15 @@ _OTHERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 
 
 def check(
-    name: str,
-    value: Any,
-    spec: Spec,
-    sizes: Sizes,
-    given: Mapping[str, Any],
-    sample_mask: Any = None,
+    name: str, value: Any, spec: Spec, sizes: Sizes, given: Values, mask: Any = None
 ) -> None:
     """Check a value against the rules of its spec, and that its dtype can hold it.
 
     Bounds may be sizes of axes, or other arguments, which are `given`. Values on a
-    device, and at steps that a `sample_mask` ignores, break no rule.
+    device, and at steps that a mask ignores, break no rule.
     """
-    x, mask = _concrete(value), _concrete(sample_mask)
-    if x is None or (mask is None and sample_mask is not None):
+    x, valid = _concrete(value), _concrete(mask)
+    if x is None or (valid is None and mask is not None):
         return
     for rule in of(spec, getattr(x, "dtype", type(x))):
         if isinstance(rule, str):
@@ -63,8 +58,8 @@ def check(
         else:
             ends = [_bound(end, sizes, given) for end in rule[:2]]
             is_wrong = _is_outside(x, rule, *ends)
-        if mask is not None:
-            is_wrong = is_wrong & streams.of_steps(mask, is_wrong)
+        if valid is not None:
+            is_wrong = is_wrong & streams.of_steps(valid, is_wrong)
         if np.any(is_wrong):
             every = np.broadcast_arrays(x, *ends, is_wrong)
             first, *known = (each[is_wrong].flat[0] for each in every)
@@ -91,7 +86,7 @@ def _is_outside(x: Any, rule: Interval, low: Any, high: Any) -> Any:
     return np.logical_not(np.logical_and(is_above, is_below))
 
 
-def _bound(end: float | str, sizes: Sizes, given: Mapping[str, Any]) -> Any:
+def _bound(end: float | str, sizes: Sizes, given: Values) -> Any:
     """Return a bound on the host, or None if it is on a device."""
     if not isinstance(end, str):
         return end
@@ -110,8 +105,7 @@ def check_static(name: str, value: Any, spec: Spec) -> None:
         is_bool = isinstance(value, bool)
         is_right = isinstance(value, classes) and is_bool == (spec.type is bool)
     if isinstance(value, Tracer):
-        must = "a Python value: mark it with static_argnames"
-        raise problem(f"`{name}` is traced, must be {must}")
+        raise problem(f"`{name}` is traced, must be a Python value: static_argnames")
     if not is_right:
         raise problem(f"`{name}` is {describe(value)}, must be {must}")
 

@@ -39,7 +39,7 @@ from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.functions import FunctionTuple, is_ours
 from rlaxlib._core.programs import Roles
-from rlaxlib._core.specs import Axes, Sizes, Spec
+from rlaxlib._core.specs import Sizes, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,22 +108,17 @@ class Plan:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        wide: bool = False,
-        compiled: bool = True,
+        self, function: Callable[..., Any], wide: bool = False, compiled: bool = True
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         made = hints.pop("return", None)
-        parameters = inspect.signature(function).parameters.values()
+        own = inspect.signature(function).parameters.values()
         self.function = function
         self.specs = {n: specs.read(x) for n, x in hints.items()}
         self.result = specs.read(made)
-        self.positional = [x.name for x in parameters if x.kind != x.KEYWORD_ONLY]
-        self.names = {x.name for x in parameters}
-        self.defaults = {
-            x.name: x.default for x in parameters if x.default is not x.empty
-        }
+        self.positional = [x.name for x in own if x.kind != x.KEYWORD_ONLY]
+        self.names = {x.name for x in own}
+        self.defaults = {x.name: x.default for x in own if x.default is not x.empty}
         self.is_factory = inspect.isclass(made) and issubclass(made, FunctionTuple)
         self.compiled = compiled and not self.is_factory
         mask = self.specs.get("sample_mask")
@@ -138,7 +133,7 @@ class Plan:
         self.options = [n for n, x in every if x.is_static or x.kind == "Flag"]
         self.bare = [n for n, x in every if x.is_bare]
         self.functions = [n for n, x in every if x.kind == "Other"]
-        nested = [n for n, x in every if x.is_nested]
+        nested = [n for n, x in every if x.parts or x.is_tree]
         self.checked = [*self.arrays, *self.options, *nested]
 
     def name(self, given: Arguments) -> str:
@@ -193,8 +188,7 @@ class Plan:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
             path, spec = error.args
-            value = given[specs.argument_of(path)]
-            raise errors.wrong_type(path, spec, value) from None
+            raise errors.wrong_type(path, spec, given) from None
         if fitted.bound.misfit:
             wanted, found = self._places(given)
             raise errors.misfit(found, wanted, fitted.bound, self, given)
@@ -224,7 +218,9 @@ class Plan:
         for path, axes in bound.axes.items():
             spec, place = wanted[path], int(places[path])
             kinds[place] = self._kind(path, spec)
-            masked[place] = self._is_masked(spec, axes)
+            # Arrays of T+1 or T-1 steps, too.
+            is_number = spec.is_float or spec.kind == "Int"
+            masked[place] = is_number and specs.begins(axes, self.steps)
             _, dtype, is_host = types[place]
             if is_host and rules.of(spec, dtype):
                 ruled.append((path, place, spec))
@@ -237,11 +233,6 @@ class Plan:
         if specs.argument_of(path) in self.states.values():
             return "state"
         return "data" if not spec.is_tree else "" if self.functions else "tree"
-
-    def _is_masked(self, spec: Spec, axes: Axes) -> bool:
-        """Return whether axes begin with those of the mask, or T+1 or T-1 steps do."""
-        is_number = spec.is_float or spec.kind == "Int"
-        return is_number and specs.begins(axes, self.steps)
 
     def _places(self, given: Arguments) -> tuple[dict[str, Spec], Arguments]:
         """Return specs and values of arrays, and check the structures of pytrees."""

@@ -43,6 +43,7 @@ from rlaxlib._core.types import AxisName, Note
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]
 Sizes = dict[str, int | Shape]
+Values = Mapping[str, Any]
 
 _UNIONS = (Union, types.UnionType)
 _SETTINGS = {types.NoneType, *typing.get_args(AxisName)}
@@ -108,11 +109,6 @@ class Spec(NamedTuple):
         """Whether the argument is an array: no flag, and no pytree."""
         is_other = self.is_static or self.is_tree or self.kind == "Flag"
         return bool(self.shapes) and not is_other
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether the argument contains arrays, as a state or a pytree does."""
-        return bool(self.parts) or self.is_tree
 
     @property
     def is_open(self) -> bool:

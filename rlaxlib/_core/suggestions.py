@@ -77,10 +77,8 @@ def publish(package: dict[str, Any]) -> list[str]:
     topics = {name: x for name, x in sorted(public.items()) if inspect.ismodule(x)}
     for topic in topics.values():
         chapters = [x for x in vars(topic).values() if inspect.ismodule(x)]
-        if not hasattr(topic, "__all__"):
-            vars(topic)["__all__"] = [
-                name for each in chapters for name in getattr(each, "__all__", ())
-            ]
+        names = [name for each in chapters for name in getattr(each, "__all__", ())]
+        vars(topic).setdefault("__all__", names)
     names = [name for each in topics.values() for name in each.__all__]
     for module in (package, *map(vars, topics.values())):
         module["__getattr__"] = functools.partial(_miss, module["__name__"], names)
@@ -106,6 +104,5 @@ def describe_fields(things: Iterable[Any]) -> None:
         for field in getattr(thing, "_fields", ()) if inspect.isclass(thing) else ():
             form = rf"^( *){field}: (.+(?:\n\1 +.+)*)"
             found = re.search(form, thing.__doc__ or "", re.M)
-            getattr(thing, field).__doc__ = (
-                " ".join(found[2].split()) if found else None
-            )
+            text = " ".join(found[2].split()) if found else None
+            getattr(thing, field).__doc__ = text

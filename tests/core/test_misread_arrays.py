@@ -56,7 +56,9 @@ def arguments():
     """Yield function, argument and its spec, and path and spec of each array."""
     for signature in ALL.values():
         found = signature.specs.items()
-        for argument, whole in [(n, x) for n, x in found if x.is_array or x.is_nested]:
+        for argument, whole in [
+            (n, x) for n, x in found if not (x.is_bare or x.is_static)
+        ]:
             for path, spec in paths(argument, whole):
                 yield signature, argument, whole, path, spec
 

@@ -116,11 +116,13 @@ def test_gradient_of_the_entropy_is_one_over_sigma():
         ),
         (
             lambda: GAUSSIAN.entropy(MU),
-            r"^GaussianDiagonal.entropy: `sigma` is None, must be a floating-point",
+            r"^GaussianDiagonal\.entropy: `sigma` is None, must be float\[\] or "
+            r"\[D\] or \[\.\.\., D\]",
         ),
         (
             lambda: GAUSSIAN.sample(KEY, MU, np.ones(3)),
-            r"^GaussianDiagonal.sample: `sigma` has shape \(3,\), must be .*\(2,\)",
+            r"^GaussianDiagonal\.sample: `sigma` is float64\[3\], must be "
+            r"float\[\] or \[D\] or \[\.\.\., D\]",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def test_greedy_takes_no_epsilon():
         ),
         (
             lambda: rlaxlib.epsilon_greedy().probs(Q),
-            r"^EpsilonGreedy.probs: `epsilon` is None, must be a floating-point array",
+            r"^EpsilonGreedy\.probs: `epsilon` is None, must be float\[\]",
         ),
         (
             lambda: rlaxlib.greedy().logprob(4, Q),

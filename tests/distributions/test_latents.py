@@ -237,7 +237,8 @@ def test_unimix_of_logits_that_are_all_minus_infinity_is_uniform():
         ),
         (
             lambda: rlaxlib.unimix_logits(PRIOR, action_mask=MASK[:3]),
-            r"^unimix_logits: `action_mask` has shape \(3,\), must be \(4,\) or \(3",
+            r"^unimix_logits: `action_mask` is bool\[3\], must be bool\[A\] or "
+            r"\[\.\.\., A\]",
         ),
         (
             lambda: rlaxlib.balanced_kl(POSTERIOR, PRIOR, -1.0),
@@ -245,7 +246,8 @@ def test_unimix_of_logits_that_are_all_minus_infinity_is_uniform():
         ),
         (
             lambda: rlaxlib.balanced_kl(POSTERIOR[0], PRIOR[0]),
-            r"^balanced_kl: `posterior_logits` has shape \(4,\), must be \[G, A\]",
+            r"^balanced_kl: `posterior_logits` is float32\[4\], must be float\[G, "
+            r"A\]",
         ),
     ],
 )

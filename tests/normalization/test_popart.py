@@ -415,7 +415,7 @@ def test_dtype_of_the_state_is_kept():
         ({"scale_ub": jnp.nan}, r"`scale_ub` is nan, must be in \[0\.0001, inf\]"),
         (
             {"scale_lb": 2.0, "scale_ub": 1.0},
-            r"`scale_ub` is 1\.0, must be in \[2\.0, inf\]",
+            r"`scale_ub` is 1\.0, must be in \[2, inf\]",
         ),
     ],
 )
@@ -457,17 +457,18 @@ def test_params_must_hold_one_layer(params, message):
     [
         (
             lambda: rlaxlib.pop(make_params(3), start(2), start(2)),
-            r"^pop: `old.shift` has shape \(2,\), must be \(3,\) to match `w`",
+            r"^pop: `old\.shift` is float32\[2\], must be float\[N\]",
         ),
         (
             lambda: rlaxlib.unnormalize_linear(
                 start(2), np.ones((4, 3), np.float32), np.ones(4, int)
             ),
-            r"^unnormalize_linear: `state.shift` has shape \(2,\), must be \(3,\)",
+            r"^unnormalize_linear: `state\.shift` is float32\[2\], must be "
+            r"float\[N\]",
         ),
         (
             lambda: rlaxlib.normalize(start(2), np.float32([1] * 4), np.array([0])),
-            r"^normalize: `indices` has shape \(1,\), must be \(\) or \(4,\)",
+            r"^normalize: `indices` is int64\[1\], must be int\[\] or \[\.\.\.\]",
         ),
         (
             lambda: art(start(2), np.float32([]), np.zeros(0, int), 0.1),

@@ -410,10 +410,14 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
         (
             "reward_scale",
             {"epsilon": np.ones(2, np.float32)},
-            r"`epsilon` has shape \(2,\), must",
+            r"`epsilon` is float32\[2\], must be float\[\]",
         ),
         ("return_based_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
-        ("return_based_scale", {"min_scale": "1"}, "`min_scale` is '1', must be a fl"),
+        (
+            "return_based_scale",
+            {"min_scale": "1"},
+            r"`min_scale` is '1', must be float\[\]",
+        ),
         ("percentile_scale", {"decay": 1.0}, r"`decay` is 1\.0, must be in \[0, 1\)"),
         (
             "percentile_scale",
@@ -423,18 +427,18 @@ def test_percentile_scale_can_be_carried_through_a_loop_on_a_mesh(axis_name):
         (
             "percentile_scale",
             {"high_percentile": 101.0},
-            r"`high_percentile` is 101\.0, must be in \[5\.0, 10",
+            r"`high_percentile` is 101\.0, must be in \[5, 100\]",
         ),
         (
             "percentile_scale",
             {"low_percentile": 60.0, "high_percentile": 50.0},
-            r"`high_percentile` is 50\.0, must be in \[60\.0, 100\]",
+            r"`high_percentile` is 50\.0, must be in \[60, 100\]",
         ),
         ("percentile_scale", {"min_scale": 0.0}, r"`min_scale` is 0\.0, must be in "),
         (
             "percentile_scale",
             {"decay": np.ones(2, np.float32)},
-            r"`decay` has shape \(2,\), must",
+            r"`decay` is float32\[2\], must be float\[\]",
         ),
     ],
 )
@@ -451,14 +455,15 @@ def test_names_the_wrong_argument():
     ):
         REWARD_INIT(np.ones(3, bool))
     with pytest.raises(
-        rlaxlib.ArgumentError, match=r"^RewardScale.update: `truncated_t` ha"
+        rlaxlib.ArgumentError,
+        match=r"^RewardScale\.update: `truncated_t` is bool\[2\], must be bool\[T\]",
     ):
         rlaxlib.reward_scale().update(REWARD_INIT(x), x, x, **masks)
     for name in ("sample_mask", "returns_mask"):
         masks = {name: np.ones(2, bool)}
         with pytest.raises(
             rlaxlib.ArgumentError,
-            match=rf"^ReturnBasedScale.update: `{name}` has shape",
+            match=rf"^ReturnBasedScale.update: `{name}` is .*\[2\], must",
         ):
             rlaxlib.return_based_scale().update(BASED_INIT(x), x, x, x, **masks)
 
@@ -466,7 +471,7 @@ def test_names_the_wrong_argument():
 @pytest.mark.parametrize(
     ("returns", "mask", "message"),
     [
-        (np.ones(2, bool), None, r"`returns` is bool\[2\], must be a floating-point"),
+        (np.ones(2, bool), None, r"`returns` is bool\[2\], must be real\[\.\.\.\]"),
         (
             np.ones(2, np.float32),
             np.ones(3, bool),
@@ -475,7 +480,7 @@ def test_names_the_wrong_argument():
         (
             np.ones(2, np.float32),
             np.ones(2, np.float32),
-            r"`sample_mask` is float32\[2\], must be a bool array",
+            r"`sample_mask` is float32\[2\], must be bool\[\*M\]",
         ),
     ],
 )

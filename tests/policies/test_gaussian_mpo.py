@@ -303,7 +303,7 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
     [
         (
             lambda: gaussian(bounds_constraint=BOUNDS, minimum=2.0),
-            r"^gaussian_mpo_loss: `maximum` is 1.0, must be in \[2.0, inf\]",
+            r"^gaussian_mpo_loss: `maximum` is 1\.0, must be in \[2, inf\]",
         ),
         (
             lambda: gaussian(stddev_constraint=LagrangePenalty(np.ones(3), 0.1)),

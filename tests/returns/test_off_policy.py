@@ -137,6 +137,6 @@ def test_shape_error_states_what_the_rewards_determine():
     inputs = pick(make_stream(), "v_t", "r_t", "discount_t") | {"c_t": np.ones(7)}
     with pytest.raises(
         rlaxlib.ArgumentError,
-        match=r"`q_t` has shape \(5,\), must be \(7,\) or \(8,\) to match `v_t`, `r_t`",
+        match=r"`q_t` is float64\[5\], must be float\[T-1\] or \[T\]",
     ):
         rlaxlib.general_off_policy_returns_from_q_and_v(**inputs, q_t=np.ones(5))

@@ -164,7 +164,7 @@ def test_bounds_may_be_traced_and_differentiated():
     [
         (
             lambda: rlaxlib.transform_to_2hot(0.0, 1.0, 1.0, 5),
-            r"^transform_to_2hot: `max_value` is 1.0, must be in \(1.0, inf\)",
+            r"^transform_to_2hot: `max_value` is 1\.0, must be in \(1, inf\)",
         ),
         (
             lambda: rlaxlib.transform_to_2hot(0.0, -np.inf, 1.0, 5),
@@ -182,7 +182,8 @@ def test_bounds_may_be_traced_and_differentiated():
             lambda: rlaxlib.transform_from_2hot(
                 np.ones((3, 1), np.float32), -1.0, 1.0, 7
             ),
-            r"^transform_from_2hot: `probs` has shape \(3, 1\), must be \[\.\.\., 7\]",
+            r"^transform_from_2hot: `probs` is float32\[3, 1\], must be "
+            r"float\[\.\.\., num_bins\]",
         ),
         (
             lambda: rlaxlib.transform_to_2hot_nonlinear(0.0, np.array([0.0, 2.0, 1.0])),

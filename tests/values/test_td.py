@@ -91,6 +91,6 @@ def test_an_action_out_of_range_is_rejected_or_gives_nan(a_tm1):
 
 
 def test_the_numbers_of_actions_must_agree():
-    message = r"^q_learning: `q_t` has shape \(5,\), must be \(3,\)"
+    message = r"^q_learning: `q_t` is float64\[5\], must be float\[A\]"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
         rlaxlib.q_learning(Q_TM1, 0, 0.5, 0.9, np.ones(5))

@@ -22,7 +22,7 @@ def check(plan, **given):
     """Check some arguments of a function, as if it had no others."""
     part = copy.copy(plan)
     part.specs = {name: plan.specs[name] for name in given}
-    for names in ("arrays", "options", "bare", "functions", "checked"):
+    for names in ("arrays", "options", "bare", "functions", "checked", "traced"):
         setattr(part, names, [name for name in getattr(plan, names) if name in given])
     part.fit = part._fit
     return part.check(given)

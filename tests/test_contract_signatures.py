@@ -112,6 +112,25 @@ def test_flags_and_options_refuse_what_they_are_not():
                     catalogue.check(signature, **{argument: bad})
 
 
+WITH_DTYPE = {
+    "cosine_noise_schedule": (2,),
+    "linear_noise_schedule": (2,),
+    "one_hot": (np.arange(2), 2),
+    "popart": (1, 0.1, 0.1, 1.0),
+    "quantile_midpoints": (2,),
+}
+
+
+def test_a_dtype_is_one_of_floats():
+    public = [x for x in catalogue.ALL.values() if "dtype" in x.names]
+    assert {x.function.__name__ for x in public} == WITH_DTYPE.keys()
+    for name, arguments in WITH_DTYPE.items():
+        for bad in (np.int32, bool, complex, object):
+            message = f"^{name}: `dtype` is .*, must be one of floats"
+            with pytest.raises(rlaxlib.ArgumentError, match=message):
+                getattr(rlaxlib, name)(*arguments, dtype=bad)
+
+
 def test_every_option_says_what_it_may_be():
     for name, signature in SIGNATURES.items():
         for argument, default in signature.defaults.items():

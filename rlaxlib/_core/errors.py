@@ -106,11 +106,8 @@ def misfit(
         way = _converted(name, found, wanted, bound.sizes)
         return problem(first + f"\n`{way}` fits." * bool(way))
     first += " and not empty" * (0 in shape) + _where(spec, bound)
-    lines = [
-        f"  {n} is {describe(found[n])}, must be {x.text}"
-        for n, x in passed.items()
-        if x.is_tree == spec.is_tree
-    ]
+    rows = [n for n, x in passed.items() if x.is_tree == spec.is_tree]
+    lines = [f"  {n} is {describe(found[n])}, must be {wanted[n].text}" for n in rows]
     way = _sliced(name, shape, spec, bound.sizes)
     last = plan and _batch(plan, given, passed, shapes)
     last = last or f"`{way}` fits." * bool(way)

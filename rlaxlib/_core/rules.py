@@ -83,7 +83,7 @@ def _is_outside(x: Any, rule: Interval, low: Any, high: Any) -> Any:
     """Return which values are outside of an interval, as far as bounds are known."""
     is_above = low is None or (x >= low if rule.has_low else x > low)
     is_below = high is None or (x <= high if rule.has_high else x < high)
-    return np.logical_not(np.logical_and(is_above, is_below))
+    return np.logical_not(is_above & is_below)
 
 
 def _bound(end: float | str, sizes: Sizes, given: Values) -> Any:

@@ -33,12 +33,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
+import jax.numpy as jnp
 
 from rlaxlib._core import binding, checks, errors, programs, rules, specs
 from rlaxlib._core.binding import Bound, Type
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.functions import FunctionTuple, is_ours
-from rlaxlib._core.programs import Roles
+from rlaxlib._core.programs import Program, Roles
 from rlaxlib._core.specs import Sizes, Spec
 
 P = ParamSpec("P")
@@ -96,6 +97,7 @@ class Plan:
         functions: Names of functions of the user, and of what may have some.
         checked: Names of all but bare ones, states and pytrees at the end: an error
             blames a state for a size in which it differs from the data.
+        traced: Names of all that may be traced; with a compiled body `self`, too.
         result: The spec of the result.
         positional: Names of positional arguments.
         names: Names of all arguments, `self` among them.
@@ -121,12 +123,12 @@ class Plan:
         self.defaults = {x.name: x.default for x in own if x.default is not x.empty}
         self.is_factory = inspect.isclass(made) and issubclass(made, FunctionTuple)
         self.compiled = compiled and not self.is_factory
-        mask = self.specs.get("sample_mask")
-        self.steps = mask.shapes[0] if mask else ()
+        self.steps = (
+            self.specs["sample_mask"].shapes[0] if "sample_mask" in hints else ()
+        )
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
         self.states = {x.type: n for n, x in self.specs.items() if x.type in returned}
-        args = function, self.result, self.states, self.steps, wide
-        self.program = programs.Program(*args)
+        self.program = Program(function, self.result, self.states, self.steps, wide)
         self.fit = functools.lru_cache(maxsize=1024)(self._fit)
         every = self.specs.items()
         self.arrays = [n for n, x in every if x.is_array]
@@ -135,6 +137,8 @@ class Plan:
         self.functions = [n for n, x in every if x.kind == "Other"]
         nested = [n for n, x in every if x.parts or x.is_tree]
         self.checked = [*self.arrays, *self.options, *nested]
+        # An object with traced settings cannot be part of a key: it has no equal.
+        self.traced = self.names - {*self.bare} if self.compiled else self.checked
 
     def name(self, given: Arguments) -> str:
         """Return the public name, such as `vtrace` or `Softmax.probs`."""
@@ -178,10 +182,10 @@ class Plan:
         }
         for name, value in known.items():
             rules.check_static(name, value, self.specs[name])
+        if "dtype" in given and not jnp.issubdtype(given["dtype"], jnp.floating):
+            raise errors.problem(f"`dtype` is {given['dtype']}, must be one of floats")
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
-        # An object with traced settings cannot be part of a key: it has no equal.
-        among = self.checked if not self.compiled else given.keys() - self.bare
-        traced = {n: given[n] for n in among if n not in known}
+        traced = {n: given[n] for n in self.traced if n not in known}
         leaves, structure = jax.tree.flatten(traced)
         types = tuple(map(binding.type_of, leaves))
         try:

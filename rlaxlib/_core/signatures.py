@@ -123,9 +123,8 @@ class Plan:
         self.defaults = {x.name: x.default for x in own if x.default is not x.empty}
         self.is_factory = inspect.isclass(made) and issubclass(made, FunctionTuple)
         self.compiled = compiled and not self.is_factory
-        self.steps = (
-            self.specs["sample_mask"].shapes[0] if "sample_mask" in hints else ()
-        )
+        mask = self.specs.get("sample_mask", Spec("Bool", ((),)))
+        self.steps = mask.shapes[0]
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
         self.states = {x.type: n for n, x in self.specs.items() if x.type in returned}
         self.program = Program(function, self.result, self.states, self.steps, wide)

@@ -376,8 +376,9 @@ def bro_critic(params, target_params, apply, batch, key, temperature, pessimism=
     github.com/naumix/BiggerRegularizedOptimistic@5870a13, jaxrl/bro/critic.py, the same
     loss; the optimistic policy that explores there is left out, as in its bro_minimal.
     Usual: pessimism 0, 100 quantiles, layers of 512 with layer normalisation and
-    residual connections, AdamW 3e-4, 10 updates a step, target entropy -D/2, resets of
-    all parameters after 15,000, 50,000, 250,000, ... steps.
+    residual connections, AdamW 3e-4, batch 128, 10 updates a step, target entropy -D/2,
+    Adam 3e-4 with a first moment of 0.5 for the temperature, resets of all parameters
+    after 15,000, 50,000, 250,000, ... steps.
     """
     q_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -416,26 +417,47 @@ def pessimistic(q, pessimism):
 def categorical_sac_critic(
     params, target_params, apply, batch, key, temperature, low=-5.0, high=5.0
 ):
-    """SimBaV2 and XQC, critics: SAC with categorical distributions.
+    """SimBaV2, critics: SAC with categorical distributions.
 
     `apply.critic` returns logits, [B, N, K]; the distribution of the smallest mean is
-    the target of all. Its actor is that of SAC, of the means: `categorical_mean`. What
-    each adds is outside of the loss: SimBaV2 has weights and features of norm 1, and
-    rewards divided by `reward_scale(max_return=5)`; XQC (Palenicek et al., 2025,
-    https://arxiv.org/abs/2509.25174) has these rewards, weights of norm 1, and critics
-    that normalise batches of both observations, as those of CrossQ. Lee et al., 2025,
-    https://arxiv.org/abs/2502.15280. Source: github.com/dojeon-ai/SimbaV2@14fafb2,
-    scale_rl/agents/simbaV2/simbaV2_update.py, the same loss, and
-    github.com/danielpalenicek/xqc@9a6832b, xqc/agents/xqc/critic.py, the same. Usual:
-    101 atoms in [-5, 5], target entropy -D/2, first temperature 0.01, target critics
-    updated at a rate of 0.005, 2 updates a step. SimBaV2: one critic, two in tasks that
-    terminate, Adam from 1e-4 to 5e-5. XQC: two critics, Adam from 3e-4 to 3e-5, an
-    update of the actor every 3.
+    the target of all. Its actor is that of SAC, of the means: `categorical_mean`.
+    Outside of the loss, weights and features have norm 1, and rewards are divided by
+    `reward_scale(max_return=5)`. Lee et al., 2025, https://arxiv.org/abs/2502.15280.
+    Source: github.com/dojeon-ai/SimbaV2@14fafb2,
+    scale_rl/agents/simbaV2/simbaV2_update.py, the same loss. Usual: 101 atoms in
+    [-5, 5], one critic, two in tasks that terminate, target entropy -D/2, first
+    temperature 0.01, Adam from 1e-4 to 5e-5, target critics updated at a rate of 0.005,
+    2 updates a step.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
     a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
     logits_t = apply.critic(target_params.critic, batch.s_t, a_t)
+    atoms = jnp.linspace(low, high, logits_t.shape[-1])
+    logits_t = least(logits_t, jax.nn.softmax(logits_t) @ atoms)
+    atoms_t = atoms - temperature * log_prob_t[:, None]
+    return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t)
+
+
+def xqc_critic(
+    params, target_params, apply, batch, key, temperature, low=-5.0, high=5.0
+):
+    """XQC, critics: categorical SAC, whose critics normalise batches as CrossQ's.
+
+    `apply.critic` is that of `categorical_sac_critic`. Critics and target critics are
+    called once each for the observations before and after the actions, so that batch
+    normalisation has the statistics of both. Outside of the loss, weights have norm 1,
+    and rewards are divided by `reward_scale(max_return=5)`. Palenicek et al., 2025,
+    https://arxiv.org/abs/2509.25174. Source: github.com/danielpalenicek/xqc@9a6832b,
+    xqc/agents/xqc/critic.py, the same loss. Usual: that of `categorical_sac_critic`,
+    two critics, Adam from 3e-4 to 3e-5, an update of the actor every 3.
+    """
+    actor = jax.lax.stop_gradient(params.actor)
+    a_t, log_prob_t = sample_tanh_normal(key, *apply.actor(actor, batch.s_t))
+    s = jnp.concatenate([batch.s_tm1, batch.s_t])
+    a = jnp.concatenate([batch.a_tm1, a_t])
+    logits_tm1, _ = jnp.split(apply.critic(params.critic, s, a), 2)
+    _, logits_t = jnp.split(apply.critic(target_params.critic, s, a), 2)
     atoms = jnp.linspace(low, high, logits_t.shape[-1])
     logits_t = least(logits_t, jax.nn.softmax(logits_t) @ atoms)
     atoms_t = atoms - temperature * log_prob_t[:, None]
@@ -452,8 +474,10 @@ def fast_sac_critic(
     https://arxiv.org/abs/2512.01996. Source: github.com/amazon-far/holosoma@fc600e7,
     src/holosoma/holosoma/agents/fast_sac/fast_sac_agent.py, the same loss. Usual: 2
     critics with layer normalisation, 101 atoms, discount 0.97, batch 8,192, AdamW 3e-4,
-    8 updates a step, target critics updated at a rate of 0.125, an actor update every
-    4, target entropy 0, first temperature 0.001, `running_moments` of observations.
+    with betas 0.9 and 0.95 and weight decay 0.001, 8 updates a step, target critics
+    updated at a rate of 0.125, an actor update every 4, target entropy 0, first
+    temperature 0.001, which learns from log-densities of next actions,
+    `running_moments` of observations.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)
@@ -477,13 +501,13 @@ def fast_td3_critic(
     """FastTD3, critics: TD3 with categorical distributions, for many environments.
 
     `apply.critic` returns logits, [B, 2, K]; the distribution of the smaller mean is
-    the target of both. There is no target actor. The actor is that of DDPG, of the
-    smaller mean: `categorical_mean`. Seo et al., 2025,
-    https://arxiv.org/abs/2505.22642. Source:
+    the target of both. There is no target actor. The actor is `fast_td3_actor`. Seo et
+    al., 2025, https://arxiv.org/abs/2505.22642. Source:
     github.com/younggyoseo/FastTD3@229ed59, fast_td3/train.py, the same loss. Usual: 128
-    environments, 1024 on MuJoCo Playground, each of which explores with a scale of
-    noise of its own, from 0.001 to 0.4; batch 32,768, 101 atoms, AdamW 3e-4, 2 updates
-    a step, target critics updated at a rate of 0.1, an actor update every 2.
+    environments, each of which explores with a scale of noise of its own, from 0.001 to
+    0.4; discount 0.99, batch 32,768, 101 atoms, AdamW 3e-4 with weight decay 0.1,
+    `running_moments` of observations, 2 updates a step, target critics updated at a
+    rate of 0.1. On MuJoCo Playground 1024 environments, discount 0.97, bounds ±10.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     a_t = apply.actor(jax.lax.stop_gradient(params.actor), batch.s_t)
@@ -496,6 +520,20 @@ def fast_td3_critic(
     logits_t = least(logits_t, jnp.sum(q_t, axis=-1))
     atoms_t = jnp.tile(atoms, (len(a_t), 1))
     return categorical_loss(batch, atoms, logits_tm1, atoms_t, logits_t)
+
+
+def fast_td3_actor(params, apply, batch, bounds=(-250.0, 250.0)):
+    """FastTD3, actor: the smaller of the two means of its critics.
+
+    `apply.critic` returns logits, [B, 2, K]. Seo et al., 2025,
+    https://arxiv.org/abs/2505.22642. Source: github.com/younggyoseo/FastTD3@229ed59,
+    fast_td3/train.py, the same loss. Usual: AdamW 3e-4 with weight decay 0.1, an update
+    every 2 updates of the critics.
+    """
+    a_tm1 = apply.actor(params.actor, batch.s_tm1)
+    critic = categorical_mean(apply, *bounds).critic
+    q = critic(jax.lax.stop_gradient(params.critic), batch.s_tm1, a_tm1)
+    return -jnp.mean(jnp.min(q, axis=-1))
 
 
 def least(logits, q):
@@ -564,7 +602,7 @@ def reppo_targets(batch, temperature, lambda_=0.95):
     github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same returns, without
     the weights of its noisier environments; there an entropy follows the end of an
     episode, too, and a cut acts a step early, since the loss leaves the cut step out.
-    Usual: streams of 128 steps, 1024 environments, discount 0.99.
+    Usual: streams of 128 steps, 1024 environments, discount 0.99, λ 0.95.
     """
     soft_r_t = batch.r_t - batch.discount_t * temperature * batch.log_prob_t
     returns = jax.vmap(rlaxlib.lambda_returns, (0, 0, 0, None))
@@ -577,16 +615,20 @@ def reppo_targets(batch, temperature, lambda_=0.95):
 def reppo_critic(params, apply, batch, target, pair):
     """REPPO, critic: the cross-entropy with λ-returns, without a target network.
 
-    `apply.critic` returns logits, [B, K], of `pair`. Cut steps are left out.
-    Transitions, without padding, may be shuffled, with their `target` of
-    `reppo_targets`, [B]. Voelcker et al., 2025, https://arxiv.org/abs/2507.11019.
-    Source: github.com/cvoelcker/reppo@a7ab85b, src/jaxrl/reppo.py, the same loss; an
-    auxiliary loss there predicts the next features, as `cosine_consistency_loss` does.
-    Usual: 151 bins of width w = 2/15, centred from -10 to 10, with a standard deviation
-    of 0.75 w: `hl_gauss_pair(-10 - w / 2, 10 + w / 2, 151)`; Adam 3e-4, gradients
-    clipped to a norm of 0.5, 4 epochs of 128 minibatches.
+    `apply.critic` returns logits, [B, K], of `pair`. Targets are clipped to the centres
+    of its outer bins. Cut steps are left out. Transitions, without padding, may be
+    shuffled, with their `target` of `reppo_targets`, [B]. Voelcker et al., 2025,
+    https://arxiv.org/abs/2507.11019. Source: github.com/cvoelcker/reppo@a7ab85b,
+    src/jaxrl/reppo.py, the same loss; an auxiliary loss there is a mean of squares, of
+    the errors of predicted features and rewards. Usual: 151 bins of width w, and a
+    standard deviation of 0.75 w: `hl_gauss_pair(low - w / 2, high + w / 2, 151)`; Adam
+    3e-4, gradients clipped to a norm of 0.5. Brax: centres from 0 to 150, rewards times
+    0.1, 4 epochs of 128 minibatches. DeepMind Control: from 0 to 150, 8 of 64.
+    Humanoids of Playground: from -10 to 10, discount 0.97, 8 of 16.
     """
     logits = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
+    outer = jnp.eye(logits.shape[-1])[jnp.array([0, -1])]
+    target = jnp.clip(target, *jax.vmap(pair.apply_inv)(outer))
     loss = jax.vmap(rlaxlib.categorical_regression_loss, (0, 0, None))
     cut = False if batch.truncated_t is None else batch.truncated_t
     return jnp.mean(jnp.where(cut, 0.0, loss(logits, target, pair)))

@@ -159,7 +159,7 @@ def flow_grpo(
     scripts/train_sd3.py and flow_grpo/diffusers_patch/sd3_sde_with_logprob.py, the same
     loss, whose KL lacks a division by the time of a step. Usual: 10 steps of which the
     last is left out, 24 actions of each of 48 states, the standard deviation of the
-    whole batch, clip 1e-4 for images, KL cost 0.04, AdamW 3e-4.
+    whole batch, clip 1e-4 for images, KL cost 0.04, 0.01 for PickScore, AdamW 3e-4.
     """
     mean, stddev, log_prob = flow_sde_steps(params, apply, batch, noise_level)
     reference = flow_sde_steps(ref_params, apply, batch, noise_level)[0]
@@ -368,9 +368,10 @@ def diffusion_ql_critic(params, target_params, apply, batch, key, actor):
     2022, https://arxiv.org/abs/2208.06193. Source:
     github.com/Zhendong-Wang/Diffusion-Policies-for-Offline-RL@d871f5c,
     agents/ql_diffusion.py, the same loss; for mazes each critic has the largest of 10
-    actions there (max_q_backup). Usual: discount 0.99, Adam 3e-4, batch 256, gradients
-    clipped to a norm of 1 to 10, target critics updated at a rate of 0.005, the average
-    at one of 0.005 every 5 updates.
+    actions there (max_q_backup). Usual: discount 0.99, Adam 3e-4, in the actor 3e-5 for
+    Adroit and 1e-3 for the medium maze with play data, batch 256, gradients clipped to
+    a norm of 1 to 10, target critics updated at a rate of 0.005, the average at one of
+    0.005 every 5 updates.
     """
     a_t = actor(batch.s_t, key)
     errors = td_errors(params, target_params, apply, batch, a_t, take_min=True)

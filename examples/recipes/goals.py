@@ -99,9 +99,9 @@ def gcivl_value(params, target_params, apply, batch, expectile=0.9):
     `apply(params, s, goal)` returns two values, [B, 2]. Park et al., 2023,
     https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
     impls/agents/gcivl.py and impls/agents/hiql.py, the same loss. Usual: expectile 0.9
-    for GCIVL and 0.7 for HIQL, discount 0.99, Adam 3e-4, batch 1024, target networks
-    updated at a rate of 0.005; 0.2 of the goals are the state itself, 0.5 at geometric
-    distances and 0.3 random states.
+    for GCIVL and 0.7 for HIQL, discount 0.99, or 0.995 in giant and humanoid mazes,
+    Adam 3e-4, batch 1024, target networks updated at a rate of 0.005; 0.2 of the goals
+    are the state itself, 0.5 at geometric distances and 0.3 random states.
     """
     v_tm1, v_t = (apply(target_params, s, batch.goal) for s in (batch.s_tm1, batch.s_t))
     targets = batch.r_t[:, None] + batch.discount_t[:, None] * v_t
@@ -120,7 +120,7 @@ def gcivl_actor(params, log_prob, batch, value, temperature=0.1, max_weight=100.
     https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
     impls/agents/gcivl.py, the same loss. Usual: temperature 1/10, whose inverse the
     code has (alpha), weights at most 100, Gaussians of standard deviation 1, all goals
-    later ones of the same episode, uniformly.
+    later ones of the same episode, uniformly, half of them random for stitched data.
     """
     v_tm1, v_t = (
         jnp.mean(value(s, batch.goal), axis=-1) for s in (batch.s_tm1, batch.s_t)
@@ -157,8 +157,8 @@ def gciql_actor(params, apply, batch, alpha=0.3):
     et al., 2024, https://arxiv.org/abs/2410.20092. Source:
     github.com/seohongpark/ogbench@1d41409, impls/agents/gciql.py, the same loss. Usual:
     alpha 0.003 for the point in mazes, 0.1 to 0.3 for other locomotion, 1 for
-    manipulation, and 0.01 to 0.03 for noisy data, goals of the same episode, uniformly,
-    Adam 3e-4.
+    manipulation, and 0.01 to 0.03 for noisy data; goals of the same episode, uniformly,
+    half of them random for stitched data, and all for exploratory data; Adam 3e-4.
     """
     s = batch.s_tm1, batch.goal
     mean = apply.actor(params.actor, s)

@@ -302,16 +302,17 @@ def token_advantages(batch, r_t, lambda_):
     return adv_t, adv_t + v_tm1
 
 
-def rlhf_ppo(params, apply, batch, kl_cost=0.05, value_cost=0.1, lambda_=0.95):
+def rlhf_ppo(params, apply, batch, kl_cost=0.03, value_cost=0.1, lambda_=0.95):
     """PPO with values of tokens and a KL penalty in the rewards, as RLHF began.
 
     `apply` returns values, [B, T], too, and `values` are those when the tokens were
     sampled. Ziegler et al., 2019, https://arxiv.org/abs/1909.08593. Source:
     github.com/openai/lm-human-preferences@cbfd210, lm_human_preferences/
     train_policy.py, the same loss with whiten_rewards=False: answers have one length
-    there, and to whiten rewards would favour short or long ones. Usual: 4 epochs on
-    each batch of 64 answers, clips 0.2 for policy and values, KL cost 0.01 to 0.15 or
-    controlled, Adam 5e-6.
+    there, and to whiten rewards would favour short or long ones. Usual (launch.py): 4
+    epochs on each batch, clips 0.2 for policy and values. Summaries: batch 32, KL cost
+    0.03 for TL;DR and 0.01 for CNN/DM, Adam 2e-6. Books: batch 512, KL cost 0.15,
+    controlled with a target of 6, Adam 1e-5.
     """
     mask = batch.sample_mask
     r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)

@@ -13,6 +13,7 @@ from .language import (  # noqa: TID252 - Any package.
     answer_log_probs,
     clipped,
     log_probs,
+    of_tokens,
 )
 
 
@@ -31,15 +32,15 @@ def dppo(params, apply, batch, bound=0.2, max_ratio=20.0):
     return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
-def prime_ipo(params, apply, batch, bound=0.3, kl_cost=1e-3):
+def prime_ipo(params, apply, batch, bound=0.1, kl_cost=1e-3):
     """IPO of prime-rl: no gradient for tokens whose probability moved too far.
 
     The region is symmetric: it does not depend on the sign of the advantage. The
     penalty is a squared log-ratio. Prime Intellect, 2026,
     https://github.com/PrimeIntellect-ai/prime-rl. Source:
     github.com/PrimeIntellect-ai/prime-rl@559b447, src/prime_rl/trainer/rl/loss.py:
-    ipo_loss_fn, the same loss. Usual: a bound of 0.1 and KL cost 1e-3 there, 0.3 and 0
-    in later versions, AdamW 1e-6.
+    ipo_loss_fn, the same loss. Usual: a bound of 0.1, KL cost 1e-3, AdamW 1e-6; later
+    versions have a bound of 0.3, and no KL cost.
     """
     log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
     old_log_prob, adv_t = batch.old_log_prob, advantages(batch, scale="none")
@@ -114,9 +115,9 @@ def dft(params, apply, batch):
     github.com/yongliang-wu/DFT@e153181, verl/verl/trainer/fsdp_dft_trainer.py, the same
     loss. Usual: AdamW 5e-5, batch 256, one epoch.
     """
-    log_prob = log_probs(params, apply, batch)
-    loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob))
-    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=batch.sample_mask)
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    loss = rlaxlib.reinforce_loss(log_prob, jnp.exp(log_prob), sample_mask=mask)
+    return rlaxlib.aggregate_losses(loss, "token_mean", sample_mask=mask)
 
 
 def topr(params, apply, batch):
@@ -205,14 +206,21 @@ def clip_cov(
 def pass_at_k(params, apply, batch, k=4):
     """PKPO: the gradient of pass@k, or of the best of k answers.
 
-    The rewards of a group are transformed, with the mean of the other answers as the
-    baseline. On policy: one update for each batch. Walder and Karkhanis, 2025,
-    https://arxiv.org/abs/2505.15201. Usual (paper): groups of 16, k of 4 or 8, which
-    falls to 1 late in training.
+    The advantage of an answer is by how much it raises the best reward of the sets of k
+    answers that it is in: the baseline is the mean of the best among the others of each
+    set (equation 33), also for k = G. On policy: one update for each batch. Walder and
+    Karkhanis, 2025, https://arxiv.org/abs/2505.15201. Usual (paper): groups of 16, k of
+    4 or 8, which falls to 1 late in training.
     """
-    transform = jax.vmap(lambda rewards: rlaxlib.pass_at_k_rewards(rewards, k))
-    rewards = batch.rewards.shape[1] * transform(batch.rewards)
-    adv_t = advantages(batch._replace(rewards=rewards), "leave_one_out", "none")
+    size = batch.rewards.shape[1]
+    others = (jnp.arange(size)[:, None] + jnp.arange(1, size)) % size
+
+    def advantage(rewards):
+        best = jax.vmap(lambda x: rlaxlib.pass_at_k_rewards(x, k - 1))(rewards[others])
+        baseline = k / (k - 1) * jnp.sum(best, axis=1)
+        return size * rlaxlib.pass_at_k_rewards(rewards, k) - baseline
+
+    adv_t = of_tokens(batch, jax.vmap(advantage)(batch.rewards))
     loss = rlaxlib.reinforce_loss(log_probs(params, apply, batch), adv_t)
     mode = "sequence_mean_token_sum"
     return rlaxlib.aggregate_losses(loss, mode, sample_mask=batch.sample_mask)

@@ -188,7 +188,7 @@ def acer(
     errors = retrace_errors(q_tm1, q_t, pi_t, mu_tm1, batch, lambda_=1.0)
     returns = errors + rlaxlib.batched_index(q_tm1, batch.a_tm1)
     weights = acer_weights(pi, mu, q_tm1, returns, batch, max_weight)
-    weights = jax.lax.stop_gradient(weights)
+    weights = valid(batch, jax.lax.stop_gradient(weights))
 
     def objective(pi):
         return jnp.sum((weights - entropy_cost * pi) * jnp.log(pi + 1e-6))

@@ -415,14 +415,12 @@ def rlpd(has_data=True, standardize=jax.nn.standardize):
     return run
 
 
-def least(params, apply, batch):
-    """Return the loss of DDPG's actor, of the smaller of two means."""
-    q = recipes.ActorCritic(apply.actor, lambda *args: jnp.min(apply.critic(*args), -1))
-    return recipes.ddpg_actor(params, q, batch)
-
-
 def bounded_critic(*inputs):
     return recipes.categorical_sac_critic(*inputs, LOW, HIGH)
+
+
+def xqc_critic(*inputs):
+    return recipes.xqc_critic(*inputs, LOW, HIGH)
 
 
 def fast_sac_critic(*inputs):
@@ -446,12 +444,18 @@ def xqc(params, target, batch, key):
     """Return the losses of critics that normalise weights and batches (XQC)."""
     statistics = of_both(params, batch, jax.random.split(key, 3)[0])
 
-    def normalized(params, s, a):
+    def unit(params):
         norms = (jnp.linalg.norm(w, axis=-2, keepdims=True) for w, _ in params)
-        unit = [(w / n, b) for (w, b), n in zip(params, norms, strict=True)]
-        return statistics(unit, s, a)
+        return [(w / n, b) for (w, b), n in zip(params, norms, strict=True)]
 
-    loss = soft(bounded_critic, of_means(recipes.sac_actor), normalized)
+    def still(params, s, a):
+        return statistics(unit(params), s, a)
+
+    def actor(params, apply, *inputs):
+        apply = apply._replace(critic=still)
+        return of_means(recipes.sac_actor)(params, apply, *inputs)
+
+    loss = soft(xqc_critic, actor, lambda w, *args: batch_normed(unit(w), *args))
     return loss(params, target, batch, key)
 
 
@@ -460,7 +464,7 @@ def fast_td3(params, target, batch, key):
     bounds = LOW, HIGH
     critic = recipes.fast_td3_critic
     loss = critic(params, target, apply, batch, key, 0.1, bounds=bounds)
-    return loss + least(params, recipes.categorical_mean(apply, *bounds), batch)
+    return loss + recipes.fast_td3_actor(params, apply, batch, bounds)
 
 
 def drqv2(params, target, batch, key):
@@ -578,14 +582,14 @@ ENTRIES = {
         categorical_agent(bounded_critic, recipes.sac_actor),
     ),
     "xqc": two_faults(
-        "categorical_sac_critic, categorical_mean", successor(xqc, outputs=ATOMS)
+        "xqc_critic, categorical_mean", successor(xqc, outputs=ATOMS)
     ),
     "fast_sac": two_faults(
         "fast_sac_critic, redq_actor, categorical_mean",
         categorical_agent(fast_sac_critic, recipes.redq_actor),
     ),
     "fast_td3": two_faults(
-        "fast_td3_critic, categorical_mean",
+        "fast_td3_critic, fast_td3_actor",
         agent(fast_td3, noisy, action, critics=2, outputs=ATOMS),
     ),
     "drqv2": two_faults(

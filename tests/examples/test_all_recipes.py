@@ -378,7 +378,9 @@ def fill(name, x):
     """Return what stands in a step to ignore."""
     if jnp.issubdtype(x.dtype, jnp.floating):
         return np.full_like(x, np.nan)
-    return np.zeros_like(x)
+    # The usual mark of tokens to ignore. Networks read `inputs`.
+    is_read = x.dtype == bool or name == "inputs"
+    return np.full_like(x, 0 if is_read else -100)
 
 
 # An ignored step begins a new episode of the recurrent state.

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from plain_losses import common as plain
 from plain_losses import language as language_losses
+from plain_losses import language_updates as updates
 from plain_losses import multiagent as team_losses
 from plain_losses.agreement import AGREEMENT
 from recipes import exploration, language, streaming
@@ -131,6 +132,14 @@ def test_ippo_is_ppo_of_the_streams_of_all_agents():
     found, expected = (jax.jit(jax.value_and_grad(x))(params) for x in losses)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_expected_gradient_of_pass_at_k_is_that_of_the_best_of_two(size):
+    w = jnp.asarray(updates.BANDIT)
+    found = jax.jit(jax.grad(updates.expected_pass_at_k), static_argnums=(1, 2))
+    best = jax.grad(updates.best_of)(w, 2)
+    np.testing.assert_allclose(found(w, size, 2), -best, rtol=1e-4, atol=1e-6)
 
 
 # --- What holds for all recipes. ---

@@ -364,6 +364,32 @@ def plain_categorical_sac_critic(p, t):
     return of_both(p, logits, b, atoms, atoms - 0.2 * log_pi[:, None])
 
 
+def normalized_twins(w, s, a):
+    """Return the logits of both critics, normalised over the batch."""
+    x = TWIN.critic(w, s, a)
+    return (x - jnp.mean(x, axis=0)) / jnp.std(x, axis=0)
+
+
+XQC = TWIN._replace(critic=normalized_twins)
+
+
+def plain_xqc_critic(p, t):
+    """danielpalenicek/xqc@9a6832b, xqc/agents/xqc/critic.py."""
+    b, bin_values = ACTION, jnp.linspace(-5, 5, M)
+    next_actions, next_actions_log_probs = draw(stop(p.actor), b.s_t)
+    concat_obs = jnp.concatenate([b.s_tm1, b.s_t])
+    concat_actions = jnp.concatenate([b.a_tm1, next_actions])
+    probs = jax.nn.softmax(XQC.critic(t.critic, concat_obs, concat_actions)[B:])
+    logits, loss = XQC.critic(p.critic, concat_obs, concat_actions)[:B], 0.0
+    worst = jnp.argmin(probs @ bin_values, axis=1)
+    target_probs = jnp.stack([x[i] for x, i in zip(probs, worst, strict=True)])
+    rewards = b.r_t - b.discount_t * 0.2 * next_actions_log_probs
+    target_probs = project(rewards, b.discount_t, target_probs, bin_values)
+    for i in range(2):
+        loss += jnp.mean(cross_entropy(stop(target_probs), logits[:, i]))
+    return loss
+
+
 def plain_fast_sac_critic(p, t):
     """amazon-far/holosoma@fc600e7, src/holosoma/holosoma/agents/fast_sac.
 
@@ -395,6 +421,15 @@ def plain_fast_td3_critic(p, t):
     return of_both(p, logits, b, atoms, jnp.tile(atoms, (B, 1)))
 
 
+def plain_fast_td3_actor(p, t):
+    """younggyoseo/FastTD3@229ed59, fast_td3/train.py: update_pol, with use_cdq."""
+    s, q_support = ACTION.s_tm1, jnp.linspace(-2, 2, M)
+    qf1, qf2 = jnp.moveaxis(SURE.critic(stop(p.critic), s, SURE.actor(p.actor, s)), 1, 0)
+    qf1_value = jnp.sum(jax.nn.softmax(qf1) * q_support, axis=1)
+    qf2_value = jnp.sum(jax.nn.softmax(qf2) * q_support, axis=1)
+    return -jnp.mean(jnp.minimum(qf1_value, qf2_value))
+
+
 def plain_drqv2_critic(p, t):
     """facebookresearch/drqv2@c0c650b, drqv2.py."""
     keys = jax.random.split(KEY, B)
@@ -414,7 +449,7 @@ def plain_drqv2_actor(p, t):
 
 
 # Their range ends in the middle of the outermost bins, ours at their ends.
-TARGET = jnp.clip(normal(B), -2, 2)
+TARGET = normal(B).at[:2].set(jnp.array([-2.25, 3.0]))
 PAIR = rlaxlib.hl_gauss_pair(-2 - 1 / 3, 2 + 1 / 3, M)
 
 
@@ -474,6 +509,12 @@ CASES = {
         TWIN_PARAMS,
         "actor",
     ),
+    "xqc_critic": Case(
+        of(recipes.xqc_critic, XQC, ACTION, KEY, 0.2),
+        plain_xqc_critic,
+        TWIN_PARAMS,
+        "actor",
+    ),
     "fast_sac_critic": Case(
         of(recipes.fast_sac_critic, TWIN, ACTION, KEY, 0.2),
         plain_fast_sac_critic,
@@ -485,6 +526,12 @@ CASES = {
         plain_fast_td3_critic,
         SURE_PARAMS,
         "actor",
+    ),
+    "fast_td3_actor": Case(
+        of(recipes.fast_td3_actor, SURE, ACTION, (-2.0, 2.0)),
+        plain_fast_td3_actor,
+        SURE_PARAMS,
+        "critic",
     ),
     "drqv2_critic": Case(
         of(recipes.drqv2_critic, TD3, ACTION, KEY, 0.4),

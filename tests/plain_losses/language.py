@@ -283,7 +283,7 @@ def plain_rlhf_ppo(p, t):
     kl = ANSWERS.old_log_prob - ANSWERS.ref_log_prob
     advantages = []
     for i, gen_length in enumerate(LAST.tolist()):
-        rewards = (-0.05 * kl[i, :gen_length]).at[-1].add(scores[i])
+        rewards = (-0.03 * kl[i, :gen_length]).at[-1].add(scores[i])
         lastgaelam, row = 0.0, [0.0] * T
         for k in reversed(range(gen_length)):
             nextvalues = values[i, k + 1] if k < gen_length - 1 else 0.0

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from recipes import language_updates as recipes
 
-from plain_losses.common import KEY, Case, T, normal, of, pick, seed, stop
+from plain_losses.common import KEY, Batch, Case, T, normal, of, pick, seed, stop
 from plain_losses.language import (
     ANSWERS,
     MASK,
@@ -208,16 +208,50 @@ def plain_clip_cov(p, t):
 
 
 def plain_pass_at_k(p, t):
-    """Return the loss of the sets of k answers, with the best reward of each."""
-    shaped = []
+    """Return the loss of the sets of k answers: by how much each raises the best.
+
+    Equation 33 of the paper, times G for the mean over answers.
+    """
+    advantages = []
     for rewards in ANSWERS.rewards.tolist():
         sets = list(itertools.combinations(range(G), 2))
-        best = {s: max(rewards[i] for i in s) for s in sets}
-        shaped.append([sum(best[s] for s in sets if i in s) for i in range(G)])
-    shaped = G * jnp.array(shaped) / len(sets)
-    others = (jnp.sum(shaped, axis=1, keepdims=True) - shaped) / (G - 1)
-    advantages = (shaped - others).reshape(-1, 1)
+        for i in range(G):
+            own = [[rewards[j] for j in s if j != i] for s in sets if i in s]
+            raised = [max(*others, rewards[i]) - max(others) for others in own]
+            advantages.append(G * sum(raised) / len(sets))
+    advantages = jnp.array(advantages)[:, None]
     return jnp.mean(jnp.sum(-advantages * logps(p) * MASK, axis=-1))
+
+
+# --- PKPO over all groups that can be sampled. ---
+
+
+BANDIT = np.array([0.5, -0.25, 0.0], np.float32)  # Logits of answers of one token.
+CORRECT = np.array([0.0, 1.0, 0.25], np.float32)  # Their rewards.
+
+
+def expected_pass_at_k(w, size, k):
+    """Return the expected loss of PKPO, whose gradient is by enumeration of groups."""
+    groups = np.array(list(itertools.product(range(3), repeat=size)))
+    probs = np.exp(BANDIT) / np.sum(np.exp(BANDIT))
+
+    def loss(group):
+        batch = Batch(
+            inputs=jnp.zeros((size, 1), jnp.int32),
+            tokens=group[:, None],
+            sample_mask=jnp.ones((size, 1), bool),
+            rewards=jnp.asarray(CORRECT)[group][None],
+        )
+        return recipes.pass_at_k(w[None], bigrams, batch, k)
+
+    return jnp.sum(np.prod(probs[groups], axis=1) * jax.vmap(loss)(groups))
+
+
+def best_of(w, k):
+    """Return the expected best reward of k answers."""
+    sets = np.array(list(itertools.product(range(3), repeat=k)))
+    probability = jnp.prod(jax.nn.softmax(w)[sets], axis=1)
+    return jnp.sum(probability * np.max(CORRECT[sets], axis=1))
 
 
 def case(name, batch=ANSWERS, *args, **settings):

@@ -3,6 +3,7 @@
 import inspect
 import typing
 
+import catalogue
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -137,66 +138,153 @@ def test_a_batch_of_states_is_updated_by_vmap(name):
             np.testing.assert_allclose(np.asarray(x)[i], y, rtol=1e-6)
 
 
-# --- States after very many entries. ---
+# --- States that add up for ever, after very many entries. ---
 
-SEEN, NEW, ENTRY = 10**9, 50_000, np.float32(40)  # One entry moves a mean by 4e-8.
+NEW, ENTRY = 50_000, np.float32(40)  # One entry moves a mean by 4e-8 of 1e9.
 
 
-def far_along(state):
-    """Return running moments after a billion entries of mean 1 and variance 2."""
+def far_along(state, seen):
+    """Return running moments after many entries of mean 1 and variance 2."""
     like = jax.tree.map(jnp.ones_like, state.mean)
     twice = jax.tree.map(lambda x: 2 * x, like)
-    count = jnp.float32(SEEN)
-    return state._replace(mean=like, variance=twice, num_entries=count)
+    return state._replace(mean=like, variance=twice, num_entries=jnp.float32(seen))
 
 
-def running():
+def running(seen):
     init, update = rlaxlib.running_moments()
-    return far_along(init(0.0)), lambda s: update(s, ENTRY)[1], lambda s: s
-
-
-def reward():
-    init, update = rlaxlib.reward_scale()
-    state, (r_t, zero) = init(0.0), np.float32([[40.0], [0.0]])
-    state = state._replace(moments=far_along(state.moments))
-    return state, lambda s: update(s, r_t, zero)[1], lambda s: s.moments
-
-
-def returns():
-    init, update = rlaxlib.return_based_scale()
-    steps, moments = map(far_along, init(0.0))
-    state = rlaxlib.ReturnScaleState(steps, moments)
     return (
-        state,
-        lambda s: update(s, ENTRY, jnp.asarray(ENTRY), ENTRY)[1],
-        lambda s: s.steps._replace(mean=s.steps.mean[1], variance=s.steps.variance[0]),
+        far_along(init(0.0), seen),
+        lambda s: update(s, ENTRY)[1],
+        lambda s: (s.mean, s.variance),
     )
 
 
-def errors():
-    state = rlaxlib.RndState(*map(jnp.float32, (SEEN, 1.0, 2.0)))
+def reward(seen):
+    init, update = rlaxlib.reward_scale()
+    state, (r_t, zero) = init(0.0), np.float32([[40.0], [0.0]])
+    state = state._replace(moments=far_along(state.moments, seen))
+    return (
+        state,
+        lambda s: update(s, r_t, zero)[1],
+        lambda s: (s.moments.mean, s.moments.variance),
+    )
+
+
+def returns(seen):
+    init, update = rlaxlib.return_based_scale()
+    steps, moments = (far_along(each, seen) for each in init(0.0))
+    return (
+        rlaxlib.ReturnScaleState(steps, moments),
+        lambda s: update(s, ENTRY, jnp.asarray(ENTRY), ENTRY)[1],
+        lambda s: (s.steps.mean[1], s.steps.variance[0]),
+    )
+
+
+def errors(seen):
+    state = rlaxlib.RndState(*map(jnp.float32, (seen, 1.0, 2.0)))
     prediction, zero = np.sqrt(np.full((2, 1, 1), ENTRY)) * [[[1]], [[0]]]
     prediction, zero = np.float32(prediction), np.float32(zero)
     return (
         state,
         lambda s: rlaxlib.rnd_reward(s, prediction, zero, 0.0)[1],
-        lambda s: s,
+        lambda s: (s.mean, s.variance),
     )
 
 
-@pytest.mark.parametrize("make", [running, reward, returns, errors])
-def test_moments_are_exact_after_a_billion_entries_and_one_entry_a_step(make):
-    state, step, read = make()
+def arm(seen):
+    values = [np.full(1, x, np.float32) for x in (seen, 1, 2, 0, 0, 0)]
+    return (
+        rlaxlib.BanditState(*values),
+        lambda s: rlaxlib.bandit_update(s, 0, ENTRY),
+        lambda s: (s.means[0], s.variances[0]),
+    )
 
-    @jax.jit
-    def run(state):
-        return jax.lax.scan(lambda s, _: (step(s), None), state, None, NEW)[0]
 
-    moments = read(run(state))
-    mean, square = ((SEEN * x + NEW * 40.0**k) for k, x in ((1, 1.0), (2, 3.0)))
-    mean, square = mean / (SEEN + NEW), square / (SEEN + NEW)
-    np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
-    np.testing.assert_allclose(moments.variance, square - mean**2, rtol=1e-5)
+def baseline(seen):
+    return (
+        rlaxlib.GradientBanditState(jnp.zeros(2), jnp.float32(1), jnp.int32(seen)),
+        lambda s: rlaxlib.gradient_bandit_update(s, 0, ENTRY, 0.0),
+        lambda s: (s.baseline, None),
+    )
+
+
+def regression(seen):
+    """Return a regression on one feature of 1, and its number of rewards as well."""
+    one, x = np.ones((1, 1), np.float32), np.ones(1, np.float32)
+    state = rlaxlib.LinearBanditState(x, one / np.float32(seen) ** 0.5, 0 * x, 0 * one)
+
+    def read(state):
+        number = 1 / np.float64(state.root + state.root_rest).item() ** 2
+        np.testing.assert_allclose(number, seen + NEW, 2e-7)
+        return state.weights[0], None
+
+    return state, lambda s: rlaxlib.linucb_update(s, x, ENTRY), read
+
+
+def distances(seen):
+    zero = jnp.zeros((1, 1), jnp.float32)
+    x, rewards = np.sqrt(ENTRY)[None, None], rlaxlib.episodic_memory_intrinsic_rewards
+    return (
+        rlaxlib.IntrinsicRewardState(zero, 0, jnp.float32(seen), jnp.int32(seen)),
+        lambda s: rewards(x, 1, 1.0, s, max_memory_size=1)[1]._replace(memory=zero),
+        lambda s: (s.distance_sum / s.distance_count.astype(float), None),
+    )
+
+
+def excess(seen):
+    """Return a sum of excess costs; its mean is that of all that was added."""
+    state = rlaxlib.PidLagrangianState(jnp.float32(seen), jnp.float32(0))
+    update = rlaxlib.pid_lagrangian(0.0, 1.0, 1.0).update
+    return (
+        state,
+        lambda s: update(s, ENTRY)[1],
+        lambda s: (s.integral / jnp.float32(seen + NEW), None),
+    )
+
+
+ADD_UP = {
+    "BanditState": arm,
+    "GradientBanditState": baseline,
+    "IntrinsicRewardState": distances,
+    "LinearBanditState": regression,
+    "PidLagrangianState": excess,
+    "ReturnScaleState": returns,
+    "RewardScaleState": reward,
+    "RndState": errors,
+    "RunningMomentsState": running,
+}
+BOUNDED = {
+    "EmaState": "An average has a rate.",
+    "EmphaticTraceState": "A trace decays, and ends with the episode.",
+    "EzGreedyState": "It counts the steps of one action down.",
+    "PlanState": "It is fitted anew.",
+    "PopArtState": "An average has a step size.",
+    "SlidingWindowState": "It is computed anew.",
+    "TrueOnlineTdState": "Weights have a step size.",
+}
+
+
+def test_every_state_adds_up_for_ever_or_is_bounded():
+    found = {x.__name__ for each in catalogue.ALL.values() for x in each.states}
+    assert found == ADD_UP.keys() | BOUNDED.keys()
+
+
+@pytest.mark.parametrize("name", ADD_UP)
+def test_states_are_exact_after_very_many_entries_and_one_entry_a_step(name):
+    def run(seen):
+        state, step, read = ADD_UP[name](seen)
+        end = jax.jit(
+            lambda s: jax.lax.scan(lambda s, _: (step(s), None), s, None, NEW)
+        )
+        return read(end(state)[0])
+
+    for seen in (10**7, 10**9, 2**31 - 3):
+        mean, variance = run(seen)
+        expected, square = ((seen * x + NEW * 40.0**k) for k, x in ((1, 1.0), (2, 3.0)))
+        expected, square = expected / (seen + NEW), square / (seen + NEW)
+        np.testing.assert_allclose(mean, expected, rtol=1e-6)
+        if variance is not None:
+            np.testing.assert_allclose(variance, square - expected**2, rtol=1e-5)
 
 
 # --- Templates. ---

@@ -474,7 +474,7 @@ def drqv2(params, target, batch, key):
     return critic + recipes.drqv2_actor(params, apply, batch, actor_key, NOISE)
 
 
-PAIR = rlaxlib.hl_gauss_pair(LOW, 1.0, ATOMS)
+PAIR = rlaxlib.hl_gauss_pair(2 * LOW, 1.0, ATOMS)
 
 
 class Collected(NamedTuple):
@@ -581,9 +581,7 @@ ENTRIES = {
         "categorical_sac_critic, categorical_mean",
         categorical_agent(bounded_critic, recipes.sac_actor),
     ),
-    "xqc": two_faults(
-        "xqc_critic, categorical_mean", successor(xqc, outputs=ATOMS)
-    ),
+    "xqc": two_faults("xqc_critic, categorical_mean", successor(xqc, outputs=ATOMS)),
     "fast_sac": two_faults(
         "fast_sac_critic, redq_actor, categorical_mean",
         categorical_agent(fast_sac_critic, recipes.redq_actor),

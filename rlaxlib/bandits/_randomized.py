@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rlaxlib._core import moments
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -35,11 +36,14 @@ class GradientBanditState(NamedTuple):
         preferences: Preferences :math:`H_a`, whose softmax is the policy, shape `[A]`.
         baseline: Mean :math:`R̄` of all rewards so far, shape `[]`.
         num_pulls: Number of pulls so far, an integer, shape `[]`.
+        baseline_rest: Rounding error of `baseline`, shape `[]`. Without it, the mean
+            would stop after some million pulls in single precision.
     """
 
     preferences: Float[ArrayLike, "A"]
     baseline: Float[ArrayLike, ""] = 0.0
     num_pulls: Int[ArrayLike, ""] = 0
+    baseline_rest: Float[ArrayLike, ""] = 0.0
 
 
 @checked
@@ -195,7 +199,8 @@ def tsallis_inf_update(
     :math:`B_a = ½ 1[p_a ≥ η²]` reduce their variance; then use :math:`η = 4/√t`.
 
     Args:
-        losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`.
+        losses: Sums :math:`L̂_a` of the loss estimates, 0 at first, shape `[A]`. Only
+            differences matter: over many millions of pulls, subtract the smallest.
         arm: Arm :math:`A` that was pulled, in [0, A), shape `[]`.
         loss: Its loss :math:`ℓ`, shape `[]`; such as 1 minus a reward in [0, 1].
         probability: Probability :math:`p_A` of having pulled it, in (0, 1], shape `[]`.
@@ -292,12 +297,13 @@ def gradient_bandit_update(
         Introduction*, second edition, section 2.8, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    preferences, baseline, pulls = state
+    preferences, baseline, pulls, rest = state
     baseline = jnp.where(pulls > 0, baseline, reward)
     direction = one_hot(arm, preferences) - jax.nn.softmax(preferences)
     gain = step_size * (reward - baseline)
     preferences = preferences + gain * direction
-    baseline = baseline + (reward - baseline) / (pulls.astype(baseline.dtype) + 1)
+    step = (reward - baseline) / (pulls.astype(baseline.dtype) + 1)
+    baseline, rest = moments.add(baseline, rest, step)
     # A narrow dtype stays at its largest value.
     pulls = jnp.where(pulls == jnp.iinfo(pulls.dtype).max, pulls, pulls + 1)
-    return GradientBanditState(preferences, baseline, pulls)
+    return GradientBanditState(preferences, baseline, pulls, rest)

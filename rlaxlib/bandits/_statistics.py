@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from rlaxlib._core import safe
+from rlaxlib._core import moments, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
 from rlaxlib.bandits._shared import one_hot
@@ -33,11 +33,18 @@ class BanditState(NamedTuple):
         means: Mean rewards :math:`μ̂_a`, 0 before the first pull, shape `[A]`.
         variances: Variances of the rewards, divided by :math:`N_a`, in [0, inf),
             shape `[A]`.
+        counts_rest: Rounding errors of `counts`, 0 at first, shape `[A]`. Without them,
+            a count would stop at 2 ** 24 in single precision.
+        means_rest: Rounding errors of `means`, likewise, shape `[A]`.
+        variances_rest: Rounding errors of `variances`, likewise, shape `[A]`.
     """
 
     counts: Float[Array, "A in [0, inf)"]
     means: Float[Array, "A"]
     variances: Float[Array, "A in [0, inf)"]
+    counts_rest: Float[Array, "A"]
+    means_rest: Float[Array, "A"]
+    variances_rest: Float[Array, "A"]
 
 
 class SlidingWindowState(NamedTuple):
@@ -117,8 +124,7 @@ def bandit_update(
         discount: Discount :math:`γ` of past pulls, in [0, 1], shape `[]`.
 
     Returns:
-        Next `BanditState`; NaN if a traced `arm` is out of range. Single precision
-        counts up to 16,777,216 pulls of an arm.
+        Next `BanditState`; NaN if a traced `arm` is out of range.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -134,17 +140,13 @@ def bandit_update(
         Non-Stationary Bandit Problems*, section 2, 2008.
         https://arxiv.org/abs/0805.3415
     """
-    counts, means, variances = state
+    counts, means, variances, counts_rest, *rests = state
     pulled = one_hot(arm, counts)
-    counts = discount * counts
-    counts = counts + pulled
+    counts, rest = moments.add(discount * counts, discount * counts_rest, pulled)
+    one, other = (means, variances, *rests), (reward, 0.0, 0.0, 0.0)
     weight = safe.divide(pulled, counts)
-    error = reward - means
-    means = means + weight * error
-    # A factor of 1 - w would lose 1e-3 over 200,000 pulls: its rounding is a bias.
-    change = (1 - weight) * jnp.square(error) - variances
-    variances = variances + weight * change
-    return BanditState(counts, means, variances)
+    means, variances, *rests = moments.merge(one, other, weight)
+    return BanditState(counts, means, variances, rest, *rests)
 
 
 @checked
@@ -179,7 +181,7 @@ def sliding_window_init(
         https://arxiv.org/abs/0805.3415
     """
     arms, rewards = jnp.full(window, -1, int), jnp.zeros(window)
-    return SlidingWindowState(*bandit_init(num_arms), arms, rewards)
+    return SlidingWindowState(*bandit_init(num_arms)[:3], arms, rewards)
 
 
 @checked

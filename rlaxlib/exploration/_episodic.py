@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlaxlib._core import checks, meshes, safe
+from rlaxlib._core import checks, meshes, moments, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Real, Static
 from rlaxlib.exploration import _shared
@@ -24,13 +24,17 @@ class IntrinsicRewardState(NamedTuple):
             empty: `IntrinsicRewardState(jnp.full((N, D), jnp.inf))` has no memory.
         next_memory_index: Row to write next, shape `[]`.
         distance_sum: Sum of all squared distances, in single precision, shape `[]`.
-        distance_count: Number of these distances, shape `[]`.
+        distance_count: Number of these distances, shape `[]`. At the largest number of
+            its dtype it stops, and the sum is of as many distances.
+        distance_sum_rest: Rounding error of `distance_sum`, shape `[]`. Without it, the
+            sum would stop after some hundred million distances.
     """
 
     memory: Float[ArrayLike, "N, D"]
     next_memory_index: Int[ArrayLike, ""] = 0
     distance_sum: Real[ArrayLike, ""] = np.float32(0)
     distance_count: Int[ArrayLike, ""] = 0
+    distance_sum_rest: Real[ArrayLike, ""] = np.float32(0)
 
 
 @checked(compiled=False)
@@ -132,15 +136,30 @@ def _rewards(
     negated, _ = _shared.nearest(state.memory, embeddings, num_neighbors)
     is_found = jnp.isfinite(negated)  # Empty rows are not.
     squares = jnp.where(is_found, -negated, 0)  # d_k²
-    total = state.distance_sum + jnp.sum(squares)
-    count = state.distance_count + jnp.sum(is_found, dtype=state.distance_count.dtype)
+    total, rest, count = _accumulate(state, squares, is_found)
     scale = total / jnp.maximum(count, 1).astype(total.dtype) + c
     rho = jax.nn.relu(safe.divide(squares, scale) - xi)
     kernel = jnp.where(is_found, epsilon / (rho + epsilon), 0)
     s = safe.sqrt(jnp.sum(kernel, axis=-1)) + c
     rewards = jnp.where(s > s_max, 0, beta / s)
     memory, index = _remember(state, embeddings)
-    return rewards, IntrinsicRewardState(memory, index, total, count)
+    state = IntrinsicRewardState(memory, index, total, count, rest)
+    return rewards, state
+
+
+def _accumulate(
+    state: IntrinsicRewardState, squares: Array, is_found: Array
+) -> tuple[Array, Array, Array]:
+    """Return the sum of all squared distances, its rounding error, and their number."""
+    count = state.distance_count
+    number = jnp.sum(is_found, dtype=count.dtype)
+    counted = jnp.minimum(number, jnp.iinfo(count.dtype).max - count)
+    # What a count at its end leaves out is replaced: the mean is of the latest ones.
+    dtype = state.distance_sum.dtype
+    mean = state.distance_sum / jnp.maximum(count, 1).astype(dtype)
+    added = jnp.sum(squares) - (number - counted).astype(dtype) * mean
+    total, rest = moments.add(state.distance_sum, state.distance_sum_rest, added)
+    return total, rest, count + counted
 
 
 def _remember(state: IntrinsicRewardState, embeddings: Array) -> tuple[Array, Array]:

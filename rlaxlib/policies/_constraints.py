@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from rlaxlib._core import devices
+from rlaxlib._core import devices, moments
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
@@ -129,10 +129,13 @@ class PidLagrangianState(NamedTuple):
     Attributes:
         integral: Sum :math:`I_k` of the excess costs, in [0, inf), shape `[]`.
         cost: Cost :math:`C_k` of the last update, shape `[]`.
+        integral_rest: Rounding error of `integral`, shape `[]`. Without it, a large
+            integral would not change by a small excess.
     """
 
     integral: Float[Array, "in [0, inf)"]
     cost: Float[Array, ""]
+    integral_rest: Float[ArrayLike, ""] = 0.0
 
 
 @checked
@@ -225,7 +228,7 @@ class PidLagrangian(FunctionTuple):
             ArgumentError: If the cost is not a number.
         """
         zero = jnp.zeros((), cost.dtype)
-        return PidLagrangianState(zero, zero + cost)  # Not weakly typed.
+        return PidLagrangianState(zero, zero + cost, zero)  # Not weakly typed.
 
     @checked(wide=True)
     def update(
@@ -246,8 +249,11 @@ class PidLagrangian(FunctionTuple):
         cost = stop_gradient(devices.mean(cost, self.axis_name))
         cost = cost.astype(state.cost.dtype)
         delta = cost - self.limit
-        integral = jax.nn.relu(state.integral + delta)
+        integral, rest = moments.add(state.integral, state.integral_rest, delta)
+        rest = jnp.where(integral > 0, rest, 0)
+        integral = jax.nn.relu(integral)
         derivative = jax.nn.relu(cost - state.cost)
         multiplier = self.k_p * delta + self.k_i * integral
         multiplier += self.k_d * derivative
-        return jax.nn.relu(multiplier), PidLagrangianState(integral, cost)
+        state = PidLagrangianState(integral, cost, rest)
+        return jax.nn.relu(multiplier), state

@@ -70,7 +70,8 @@ def test_linear_thompson_regret_is_within_the_bound_of_linucb_and_sublinear():
 
 def test_linear_thompson_samples_have_the_moments_of_the_posterior():
     root = np.float32([[1, 0], [0.5, 0.25]])
-    state = rlaxlib.LinearBanditState(np.float32([1, -2]), root)
+    weights, rests = np.float32([1, -2]), np.zeros((3, 2), np.float32)
+    state = rlaxlib.LinearBanditState(weights, root, rests[0], rests[1:])
     samples = many_samples(lambda key: rlaxlib.linear_thompson_sample(key, state, 2.0))
     np.testing.assert_allclose(samples.mean(axis=0), state.weights, 0, 0.05)
     np.testing.assert_allclose(np.cov(samples.T), 4 * root @ root.T, 0.05, 0.02)

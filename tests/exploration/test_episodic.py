@@ -62,7 +62,7 @@ def test_agrees_with_the_definition_at_every_scale_of_embeddings(scale):
     state = rlaxlib.IntrinsicRewardState(sample(SIZE, COLUMNS, scale=scale))
     for seed in range(1, 4):
         embeddings = sample(5, COLUMNS, seed=seed, scale=scale)
-        expected, (memory, *_, distance_sum, count) = define(embeddings, state)
+        expected, (memory, _, distance_sum, count, _) = define(embeddings, state)
         rewards, state = compute(embeddings, NEIGHBORS, 1.0, state)
         np.testing.assert_allclose(rewards, expected, rtol=1e-4)
         np.testing.assert_allclose(state.distance_sum, distance_sum, rtol=1e-5)

@@ -424,7 +424,9 @@ def plain_fast_td3_critic(p, t):
 def plain_fast_td3_actor(p, t):
     """younggyoseo/FastTD3@229ed59, fast_td3/train.py: update_pol, with use_cdq."""
     s, q_support = ACTION.s_tm1, jnp.linspace(-2, 2, M)
-    qf1, qf2 = jnp.moveaxis(SURE.critic(stop(p.critic), s, SURE.actor(p.actor, s)), 1, 0)
+    qf1, qf2 = jnp.moveaxis(
+        SURE.critic(stop(p.critic), s, SURE.actor(p.actor, s)), 1, 0
+    )
     qf1_value = jnp.sum(jax.nn.softmax(qf1) * q_support, axis=1)
     qf2_value = jnp.sum(jax.nn.softmax(qf2) * q_support, axis=1)
     return -jnp.mean(jnp.minimum(qf1_value, qf2_value))

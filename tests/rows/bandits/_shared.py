@@ -45,6 +45,16 @@ def statistics(rng):
     }
 
 
+def exact(draw):
+    """Draw a state without rounding errors, which those of its fields begin with."""
+
+    def make(rng):
+        state = draw(rng)
+        return state | {f"{name}_rest": np.zeros_like(x) for name, x in state.items()}
+
+    return make
+
+
 def take(draw, *names):
     return lambda rng: {name: np.asarray(draw(rng)[name]) for name in names}
 

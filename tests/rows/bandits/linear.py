@@ -2,19 +2,20 @@
 
 import jax
 import numpy as np
-from row import Loose, Precision
+from row import Gradients, Loose, Precision
 from rows._shared import joined
-from rows.bandits._shared import ARMS, DIMENSIONS, prefixed, row
+from rows.bandits._shared import ARMS, DIMENSIONS, exact, prefixed, row
 
 # --- Linear bandits. ---
 
 
 def linear_bandit_init(num_features, regularization):
-    return np.zeros(num_features), np.eye(num_features) / np.sqrt(regularization)
+    root = np.eye(num_features) / np.sqrt(regularization)
+    return root[0] * 0, root, root[0] * 0, root * 0
 
 
 def linucb_scores(state, contexts, bonus_scale):
-    weights, root = state
+    weights, root, *_ = state
     covariance = root @ root.T
     widths = [np.sqrt(x @ covariance @ x) for x in contexts]
     return contexts @ weights + bonus_scale * np.array(widths)
@@ -22,7 +23,7 @@ def linucb_scores(state, contexts, bonus_scale):
 
 def linucb_update(state, context, reward):
     """Solve the normal equations; the root is one whose product is the inverse."""
-    weights, root = state
+    weights, root, *rests = state
     precision = np.linalg.inv(root @ root.T)
     vector = precision @ weights + reward * context
     precision = precision + np.outer(context, context)
@@ -33,11 +34,11 @@ def linucb_update(state, context, reward):
     np.testing.assert_allclose(
         updated @ updated.T @ precision, np.eye(len(phi)), 1e-6, 1e-6
     )
-    return np.linalg.solve(precision, vector), updated
+    return np.linalg.solve(precision, vector), updated, *rests
 
 
 def linear_thompson_sample(key, state, scale):
-    weights, root = state
+    weights, root, *_ = state
     noise = np.asarray(jax.random.normal(key, weights.shape), np.float64)
     return weights + scale * root @ noise
 
@@ -47,7 +48,9 @@ def linear_thompson_sample(key, state, scale):
 
 def regression(rng):
     root = np.eye(DIMENSIONS) + 0.3 * rng.normal(size=(DIMENSIONS, DIMENSIONS))
-    return {"weights": rng.normal(size=DIMENSIONS), "root": root}
+    return exact(lambda rng: {"weights": rng.normal(size=DIMENSIONS), "root": root})(
+        rng
+    )
 
 
 ROWS = [
@@ -78,6 +81,7 @@ ROWS = [
             },
         ),
         precision=Precision(condition=8.0),
+        gradients=Gradients(constants=("state.weights_rest", "state.root_rest")),
     ),
     row(
         linear_thompson_sample,

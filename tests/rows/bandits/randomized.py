@@ -41,15 +41,16 @@ def tsallis_inf_update(losses, arm, loss, probability, baseline):
 
 
 def gradient_bandit_init(num_arms):
-    return [np.zeros(num_arms), np.asarray(0.0), np.asarray(0)]
+    return [np.zeros(num_arms), np.asarray(0.0), np.asarray(0), np.asarray(0.0)]
 
 
 def gradient_bandit_update(state, arm, reward, step_size):
-    preferences, baseline, pulls = state
+    preferences, baseline, pulls, *rest = state
     policy = softmax(preferences, 1.0)
     taken = np.arange(len(preferences)) == arm
     preferences = preferences + step_size * (reward - baseline) * (taken - policy)
-    return preferences, (pulls * baseline + reward) / (pulls + 1), pulls + 1
+    baseline = (pulls * baseline + reward) / (pulls + 1)
+    return preferences, baseline, pulls + 1, *(rest or [np.asarray(0.0)])
 
 
 # --- What they are called with. ---

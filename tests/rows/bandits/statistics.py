@@ -6,6 +6,7 @@ from rows._shared import joined
 from rows.bandits._shared import (
     ARMS,
     WINDOW,
+    exact,
     prefixed,
     pull,
     row,
@@ -16,22 +17,22 @@ from rows.bandits._shared import (
 
 
 def bandit_init(num_arms):
-    return [np.zeros(num_arms)] * 3
+    return [np.zeros(num_arms)] * 6
 
 
 def bandit_update(state, arm, reward, discount):
     """Add a reward to a weighted mean and variance, by their sums of powers."""
-    counts, means, variances = state
+    counts, means, variances, *rests = state
     weight = np.arange(len(counts)) == arm
     total = discount * counts * means + weight * reward
     squares = discount * counts * (variances + means**2) + weight * reward**2
     counts = discount * counts + weight
     means, squares = total / counts, squares / counts
-    return counts, means, squares - means**2
+    return counts, means, squares - means**2, *rests  # Those of double precision.
 
 
 def sliding_window_init(num_arms, window):
-    return [*bandit_init(num_arms), np.full(window, -1), np.zeros(window)]
+    return [*[np.zeros(num_arms)] * 3, np.full(window, -1), np.zeros(window)]
 
 
 def sliding_window_update(state, arm, reward):
@@ -47,6 +48,7 @@ def sliding_window_update(state, arm, reward):
 # --- What they are called with. ---
 
 
+RESTS = ("state.counts_rest", "state.means_rest", "state.variances_rest")
 ROWS = [
     row(
         bandit_init,
@@ -57,11 +59,12 @@ ROWS = [
     row(
         bandit_update,
         joined(
-            prefixed(statistics),
+            prefixed(exact(statistics)),
             pull,
             lambda rng: {"discount": np.asarray(rng.uniform(0.6, 0.9))},
         ),
         precision=Precision(condition=4.0),
+        gradients=Gradients(constants=RESTS),
     ),
     row(
         sliding_window_init,

@@ -1,7 +1,7 @@
 """Rows of `exploration/_episodic.py`, and their definitions in NumPy."""
 
 import numpy as np
-from row import Peer, Precision, Row
+from row import Gradients, Peer, Precision, Row
 from rows._shared import of_fields
 from rows.exploration.neighbors import knn_query
 
@@ -31,6 +31,7 @@ def episodic_memory_intrinsic_rewards(
     cluster_distance,
     max_similarity,
     max_memory_size,
+    distance_sum_rest=0.0,
 ):
     """Badia et al. 2020, algorithm 1, with a constant added to the mean as in rlax."""
     found = [knn_query(memory, x[None], num_neighbors)[2][0] for x in embeddings]
@@ -47,7 +48,8 @@ def episodic_memory_intrinsic_rewards(
     for step, x in enumerate(embeddings):
         memory[(next_memory_index + step) % max_memory_size] = x
     index = (next_memory_index + len(embeddings)) % max_memory_size
-    return np.array(rewards), (memory, index, distance_sum, distance_count)
+    rest = distance_sum_rest  # In double precision.
+    return np.array(rewards), (memory, index, distance_sum, distance_count, rest)
 
 
 # --- Arguments. ---
@@ -61,6 +63,7 @@ def make_episode(rng):
         STATE[1]: np.asarray(rng.integers(SEEN)),
         STATE[2]: np.asarray(rng.uniform(10.0, 30.0)),
         STATE[3]: np.asarray(10),
+        STATE[4]: np.asarray(0.0),
     }
 
 
@@ -95,6 +98,7 @@ ROWS = [
             decisive=("embeddings",),
             carried={name: 1 + i for i, name in enumerate(STATE)},
         ),
+        gradients=Gradients(constants=(STATE[4],)),
         invalid=({"num_neighbors": SEEN + 1},),
     ),
 ]

@@ -149,7 +149,7 @@ def pid_lagrangian(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
     integral = max(0.0, state["state.integral"] + cost - limit)
     derivative = max(0.0, cost - state["state.cost"])
     control = k_p * (cost - limit) + k_i * integral + k_d * derivative
-    return [np.asarray(x) for x in (max(0.0, control), integral, cost)]
+    return [np.asarray(x) for x in (max(0.0, control), integral, cost, 0.0)]
 
 
 def one_update(library):

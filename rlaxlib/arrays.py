@@ -127,7 +127,7 @@ def batched_index(
 
 @checked
 def one_hot(
-    indices: Shaped[ArrayLike, "..."],
+    indices: Int[ArrayLike, "..."],
     num_classes: Static[int, "in [1, inf)"],
     dtype: DTypeLike = jnp.float32,
 ) -> Shaped[Array, "..., num_classes"]:
@@ -161,7 +161,7 @@ def one_hot(
         4.1.3, 2006. https://www.microsoft.com/en-us/research/publication/pattern-recognition-machine-learning/
     """
     # An int8 cannot hold the index of class 128.
-    indices = indexing.widened(dtypes.raised(indices))
+    indices = indexing.widened(indices)
     classes = jax.lax.broadcasted_iota(
         indices.dtype, (*indices.shape, num_classes), indices.ndim
     )

@@ -261,7 +261,7 @@ def probability_of_improvement(
 @checked
 def bootstrap_interval(
     key: Key[ArrayLike, ""],
-    data: Tree[Any, "shaped N, *_"],
+    data: Tree[Any, "shaped _, *_"],
     statistic: Callable[[Any], Array],
     confidence: Static[float, "in (0, 1)"] = 0.95,
     num_samples: Static[int, "in [1, inf)"] = 2000,
@@ -317,8 +317,10 @@ def bootstrap_interval(
     leaves, structure = jax.tree.flatten(data)
     if not leaves:
         checks.fail("`data` has no arrays")
-    for name, x in checks.named_leaves("data", data) if stratified else ():
-        checks.fit(**{name: (x, Shaped[ArrayLike, "R, M"])})
+    axes: Any = Shaped[ArrayLike, "R, M" if stratified else "N, *_"]
+    named = {name: (x, axes) for name, x in checks.named_leaves("data", data)}
+    for each in [{n: x} for n, x in named.items()] if stratified else [named]:
+        checks.fit(**each)
 
     def resample(key: Array) -> list[Array]:
         if not stratified:

@@ -38,8 +38,6 @@ __all__ = [
     "linear_noise_schedule",
 ]
 
-Kind = Literal["noise", "velocity", "data"]
-
 
 class FlowSample(NamedTuple):
     """A point of a path from noise to data, and the velocity there.
@@ -105,7 +103,8 @@ def flow_matching_sample(
         noise: Start :math:`x_0` of the path, shape `[D]`; or None to sample it.
 
     Returns:
-        A `FlowSample`: the point `x`, its time `t` and the `velocity`.
+        A `FlowSample`: the point `x`, its time `t` and the `velocity`. Half precision
+        rounds some times to 1.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong.
@@ -342,7 +341,7 @@ def diffusion_noise(
     key: Key[ArrayLike, ""],
     data: Float[ArrayLike, "D"],
     alpha_bar: Float[ArrayLike, "in [0, 1]"],
-    kind: Kind = "noise",
+    kind: Literal["noise", "velocity", "data"] = "noise",
 ) -> DiffusionSample:
     """Add the noise of one step of a diffusion to data (DDPM).
 
@@ -405,7 +404,7 @@ def diffusion_reverse_step(
     predictions: Float[ArrayLike, "D"],
     alpha_bar: Float[ArrayLike, "in [0, 1]"],
     next_alpha_bar: Float[ArrayLike, "in (0, 1] in [alpha_bar, 1]"],
-    kind: Kind = "noise",
+    kind: Literal["noise", "velocity", "data"] = "noise",
     clip: Float[ArrayLike, "in [0, inf]"] = jnp.inf,
 ) -> Float[Array, "D like x"]:
     """Sample one step of the reverse process of a diffusion (DDPM).
@@ -432,8 +431,9 @@ def diffusion_reverse_step(
         x: Sample :math:`x` with noise, shape `[D]`.
         predictions: Prediction :math:`y` of the network, shape `[D]`.
         alpha_bar: Share :math:`ᾱ` of this step of the schedule, in [0, 1], shape `[]`.
-            At 0 there is no signal, and a prediction of noise gives NaN. At 1 there is
-            no noise, as where half precision rounds a share.
+            At 0 there is no signal, and :math:`â` from noise is infinite, at the bound
+            of `clip` if there is one, or NaN. At 1 there is no noise, as where half
+            precision rounds a share.
         next_alpha_bar: Share :math:`ᾱ'` of the step before it in the schedule, or 1
             after the first one, in (0, 1] and in [`alpha_bar`, 1], shape `[]`.
         kind: What the network predicts: `"noise"`, `"velocity"` or `"data"`.

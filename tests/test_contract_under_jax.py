@@ -269,13 +269,14 @@ def test_mixed_precision_gives_the_higher(row):
 
 
 @each_row(sample=True)
-def test_no_intermediate_value_is_nan(row):
+def test_no_intermediate_value_is_nan_and_no_index_is_out_of_range(row):
     function = row.call(**row.setting(row.flags[-1]))
 
     def program(inputs):
         return contract.gradient(row, function, inputs)
 
-    checked = checkify.checkify(program, errors=checkify.nan_checks)
+    errors = checkify.nan_checks | checkify.index_checks
+    checked = checkify.checkify(program, errors=errors)
     error, _ = jax.jit(checked)(row.inputs())
     error.throw()
 

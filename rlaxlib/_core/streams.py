@@ -149,16 +149,19 @@ def step_of(number: Array, sample_mask: Array | None) -> Array:
 
 def compact(x: Array, sample_mask: Array) -> Array:
     """Move the valid steps of a stream to its front, followed by zeros."""
-    return jnp.zeros_like(x).at[_ranks(sample_mask)].set(x, mode="drop")
+    valid = jnp.where(sample_mask, x, jnp.zeros_like(x))
+    return jnp.zeros_like(x).at[_ranks(sample_mask)].set(valid)
 
 
 def restore(x: Array, sample_mask: Array | None) -> Array:
     """Move the valid steps from the front of a stream back to their places."""
     if sample_mask is None:
         return x
-    return x.at[_ranks(sample_mask)].get(mode="fill", fill_value=0)
+    return jnp.where(sample_mask, x[_ranks(sample_mask)], jnp.zeros_like(x))
 
 
 def _ranks(sample_mask: Array) -> Array:
-    """Number the valid steps from 0, and give `T` to all others."""
-    return jnp.where(sample_mask, jnp.cumsum(sample_mask) - 1, sample_mask.shape[0])
+    """Number the valid steps from 0, and then all others."""
+    number = jnp.cumsum(sample_mask)
+    others = number[-1] + jnp.cumsum(~sample_mask)
+    return jnp.where(sample_mask, number, others) - 1

@@ -305,7 +305,7 @@ class RunningMomentsState(NamedTuple):
             A tree of the same shapes and floating-point dtypes.
 
         Raises:
-            ArgumentError: If the tree does not fit the state, or if `clip` or
+            ArgumentError: If the tree does not fit the state, `clip` is negative, or
                 `min_scale` is not positive.
         """
         checks.same_structure(state=self.mean, tree=tree)

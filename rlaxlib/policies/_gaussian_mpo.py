@@ -164,10 +164,9 @@ def gaussian_mpo_loss(
     )
     w, bounds_temperature = temperature.weights, None
     if bounds_constraint is not None:
-        distances = stop_gradient(_distances(actions, minimum, maximum))
         bounds_temperature = weigh(
             "bounds_constraint",
-            -distances,
+            -_distances(actions, minimum, maximum),
             uniform,
             bounds_constraint,
             projection_operator,
@@ -199,7 +198,7 @@ def _distances(actions: Array, minimum: Array, maximum: Array) -> Array:
     """Return the Euclidean distance of each action from its bounds."""
     low, high = (jnp.broadcast_to(x, actions.shape) for x in (minimum, maximum))
     outside = actions - jnp.clip(actions, low, high)
-    return jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1))
+    return stop_gradient(jnp.sqrt(jnp.sum(jnp.square(outside), axis=-1)))
 
 
 def _total(outputs: GaussianMpoOutputs) -> Array:

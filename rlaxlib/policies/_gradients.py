@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import arrays, distributions
-from rlaxlib._core import gradients, safe
+from rlaxlib._core import gradients, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
@@ -39,7 +39,7 @@ def policy_gradient_loss(
     use_stop_gradient: bool = True,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [T, A]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the REINFORCE policy-gradient loss.
 
@@ -59,7 +59,7 @@ def policy_gradient_loss(
         w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
         use_stop_gradient: Whether to stop the gradient of the advantages.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[T, A]`; or None.
 
     Returns:
         Loss, shape `[]`. An illegal action of weight or advantage 0 adds nothing.
@@ -134,7 +134,7 @@ def counterfactual_advantage(
     probs: Float[ArrayLike, "..., A in [0, 1]"],
     a: Int[ArrayLike, "... in [0, A)"],
     *,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the counterfactual advantages of COMA.
 
@@ -152,7 +152,7 @@ def counterfactual_advantage(
         probs: Action probabilities :math:`π` of the policy, in [0, 1],
             shape `[..., A]`.
         a: Actions taken, in [0, A), shape `[...]`.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Advantages :math:`Â`, shape `[...]`.
@@ -170,7 +170,8 @@ def counterfactual_advantage(
         https://arxiv.org/abs/1705.08926
     """
     if action_mask is not None:
-        q, probs = (jnp.where(action_mask, x, 0) for x in (q, probs))
+        legal = streams.filled(action_mask, q)
+        q, probs = (jnp.where(legal, x, 0) for x in (q, probs))
     return arrays.batched_index(q, a) - safe.expectation(probs, q)
 
 
@@ -185,7 +186,7 @@ def acer_policy_loss(
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of ACER: truncated, with bias correction.
 
@@ -212,7 +213,7 @@ def acer_policy_loss(
         max_weight: Maximum importance weight :math:`c`, in [0, inf], shape `[]`.
         stop_target_gradients: Whether to stop the gradients of `q` and `returns`.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Losses, shape `[...]`, 0 at ignored steps.
@@ -257,7 +258,7 @@ def entropy_loss(
     w_t: Float[ArrayLike, "[] or [T]"] = 1.0,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [T, A]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the entropy regularisation loss.
 
@@ -275,7 +276,7 @@ def entropy_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         w_t: Weight of all time steps, or of each, shape `[]` or `[T]`.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[T, A]`; or None.
 
     Returns:
         Loss, shape `[]`.
@@ -302,7 +303,7 @@ def qpg_loss(
     q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [T, A]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the Q-based policy-gradient (QPG) loss.
 
@@ -319,7 +320,7 @@ def qpg_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the action values.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[T, A]`; or None.
 
     Returns:
         Loss, shape `[]`.
@@ -348,7 +349,7 @@ def rm_loss(
     q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [T, A]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the regret-matching policy-gradient (RMPG) loss.
 
@@ -365,7 +366,7 @@ def rm_loss(
         logits_t: Logits of the policy, shape `[T, A]`.
         q_t: Action values, shape `[T, A]`.
         use_stop_gradient: Whether to stop the gradient of the terms in brackets.
-        action_mask: True where an action is legal, shape `[T, A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[T, A]`; or None.
 
     Returns:
         Loss, shape `[]`.
@@ -394,7 +395,7 @@ def rpg_loss(
     q_t: Float[ArrayLike, "T, A"],
     use_stop_gradient: bool = True,
     *,
-    action_mask: Bool[ArrayLike, "T, A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [T, A]"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the regret policy-gradient (RPG) loss.
 
@@ -428,7 +429,7 @@ def rpg_loss(
     pi_t, q_t = _policy_and_values(logits_t, q_t, action_mask)
     regret_t = jax.nn.relu(q_t - safe.expectation(pi_t, q_t)[:, None])
     if action_mask is not None:
-        regret_t = jnp.where(action_mask, regret_t, 0)
+        regret_t = jnp.where(streams.filled(action_mask, regret_t), regret_t, 0)
     return jnp.mean(jnp.sum(regret_t, axis=-1))
 
 
@@ -526,7 +527,7 @@ def _policy_and_values(
 ) -> tuple[Array, Array]:
     """Return the policy, and action values, 0 where a mask is false."""
     pi = distributions.softmax().probs(logits, action_mask=action_mask)
-    return pi, q if action_mask is None else jnp.where(action_mask, q, 0)
+    return pi, jnp.where(streams.filled(action_mask, q), q, 0)
 
 
 def _mean(w_t: Array, x_t: Array, sample_mask: Array | None) -> Array:

@@ -271,7 +271,7 @@ def discrete_sac_value(
     q: Float[ArrayLike, "[..., A] or [N, ..., A]"],
     temperature: Float[ArrayLike, "in [0, inf)"],
     *,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the soft state value of discrete soft actor-critic (discrete SAC).
 
@@ -288,7 +288,7 @@ def discrete_sac_value(
         logits: Logits of the policy, shape `[..., A]`.
         q: Action values, shape `[..., A]`; or by N critics, shape `[N, ..., A]`.
         temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Value :math:`v`, shape `[...]`, 0 if no action is legal.
@@ -315,7 +315,7 @@ def discrete_sac_policy_loss(
     temperature: Float[ArrayLike, "in [0, inf)"],
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the policy loss of discrete soft actor-critic (discrete SAC).
 
@@ -358,7 +358,7 @@ def discrete_sac_temperature_loss(
     kind: Literal["alpha", "log_alpha"] = "alpha",
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
-    action_mask: Bool[ArrayLike, "..., A"] | None = None,
+    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
 ) -> Float[Array, "..."]:
     """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
 
@@ -378,7 +378,7 @@ def discrete_sac_temperature_loss(
         target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
         kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
         sample_mask: False for states to ignore, shape `[...]`; or None.
-        action_mask: True for legal actions, shape `[..., A]`; or None if all are.
+        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 
     Returns:
         Loss, shape `[...]`, 0 for ignored states.
@@ -414,5 +414,5 @@ def _soft_value(
     pi = policy.probs(logits, action_mask=action_mask)
     entropy = policy.entropy(logits, action_mask=action_mask)
     if action_mask is not None:
-        q = jnp.where(jnp.broadcast_to(action_mask, q.shape), q, 0)
+        q = jnp.where(streams.filled(action_mask, q), q, 0)
     return safe.expectation(pi, _minimum(q, logits)) + temperature * entropy

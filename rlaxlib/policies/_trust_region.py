@@ -190,7 +190,7 @@ def backtracking_line_search(
     evaluate: Callable[[Any], tuple[Array, Array]],
     params: Tree[ArrayTree, "float"],
     step: Tree[ArrayTree, "float like params"],
-    max_kl: Float[ArrayLike, "in [0, inf)"] = 0.01,
+    max_kl: Float[ArrayLike, "in [0, inf]"] = 0.01,
     shrink: Float[ArrayLike, "in (0, 1)"] = 0.8,
     num_tries: Static[int, "in [1, inf)"] = 10,
 ) -> tuple[Tree[ArrayTree, "float like params"], LineSearchOutputs]:
@@ -210,7 +210,7 @@ def backtracking_line_search(
             from the old policy, both of shape `[]`. NaN fails.
         params: Parameters :math:`θ`, a pytree.
         step: Largest step :math:`s`, a pytree of the same structure and shapes.
-        max_kl: Bound :math:`δ` on the divergence, in [0, inf), shape `[]`.
+        max_kl: Bound :math:`δ` on the divergence, in [0, inf], shape `[]`.
         shrink: Factor :math:`β` in (0, 1) from one try to the next, shape `[]`.
         num_tries: Number of tries, a Python integer in [1, inf).
 

@@ -147,8 +147,8 @@ def dppo(log_prob, old_log_prob, adv, kind="tv"):
 
 
 def k3(log_prob, ref_log_prob):
-    kl = ref_log_prob - log_prob
-    return jnp.exp(kl) - kl - 1
+    kl = jnp.clip(ref_log_prob - log_prob, -20, 20)
+    return jnp.clip(jnp.exp(kl) - kl - 1, -10, 10)
 
 
 def plus(log_prob, ref_log_prob):

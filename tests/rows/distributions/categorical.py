@@ -178,7 +178,7 @@ ROWS = [
     Row(
         categorical_cross_entropy,
         make_labels,
-        peer=Peer(no_gradients={None: "rlax divides labels by their sum (audit, 1.3)"}),
+        peer=Peer(no_gradients={None: "rlax divides labels by their sum"}),
     ),
     Row(
         categorical_cross_entropy,

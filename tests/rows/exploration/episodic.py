@@ -92,7 +92,7 @@ ROWS = [
             "max_memory_size": SEEN,
         },
         find=with_state,
-        peer=Peer(why_not="rlax takes negative distances for distances (audit, 1.9)"),
+        peer=Peer(why_not="rlax takes negative distances for distances"),
         precision=Precision(
             condition=8.0,
             decisive=("embeddings",),

@@ -294,7 +294,7 @@ ROWS = [
         qpg_loss,
         make_logits_and_values,
         peer=Peer(
-            no_gradients={False: "rlax always stops the gradient of q (audit, 3.1)"}
+            no_gradients={False: "rlax always stops the gradient of q"}
         ),
         gradients=Gradients(
             targets=("q_t",),
@@ -308,7 +308,7 @@ ROWS = [
         rm_loss,
         make_logits_and_values,
         peer=Peer(
-            no_gradients={False: "rlax always stops the gradient of q (audit, 3.1)"}
+            no_gradients={False: "rlax always stops the gradient of q"}
         ),
         gradients=Gradients(
             targets=("q_t",), stopped_definition=rm_with_constant_regret

@@ -168,7 +168,7 @@ ROWS = [
             ),
             first_order_only=STOPPED,
         ),
-        peer=Peer(no_gradients={None: "rlax's penalty cancels its dual (audit, 1.8)"}),
+        peer=Peer(no_gradients={None: "rlax's penalty cancels its dual"}),
     ),
     parametric_row(categorical_mpo_loss, make_categorical, loose=Loose(batches=False)),
 ]

@@ -164,7 +164,7 @@ ROWS = [
         settings=SOFTPLUS | {"use_stop_gradient": False, "top_k_fraction": 1.0},
         peer=Peer(
             make=without_restarts(make_vmpo_loss),
-            no_gradients={None: "rlax's penalty cancels its dual (audit, 1.8)"},
+            no_gradients={None: "rlax's penalty cancels its dual"},
         ),
         gradients=Gradients(
             constants=("restarting_weights",),

@@ -89,7 +89,7 @@ LEAKY = ("v_tm1", "v_t", "r_t", "discount_t", "rho_tm1", "alpha_", "lambda_")
 LEAKY_PG = ("v_tm1", "v_t", "r_t", "discount_t", "rho_tm1", "alpha", "lambda_")
 
 
-NOT_STOPPED = {True: "rlax lets the gradient into advantages and q (audit, 3.1)"}
+NOT_STOPPED = {True: "rlax lets the gradient into advantages and q"}
 
 
 ROWS = [

@@ -96,7 +96,7 @@ def elementwise(definition, make, **options):
     return Row(definition, make, find=private_too(definition.__name__), **options)
 
 
-ROUNDING = "rlax's formula cancels (audit, 1.1)"
+ROUNDING = "rlax's formula cancels"
 
 
 ROWS = [

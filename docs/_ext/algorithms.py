@@ -70,7 +70,7 @@ class Algorithm(NamedTuple):
             text = module.docstring.value
             for names, what in re.findall(r"^    (\w[\w, ]*?)  +(.+)", text, re.M):
                 known = dict.fromkeys(names.split(", "), what.rstrip(",.")) | known
-        known = FACTS["fields"] | known
+        known = FACTS["fields"] | known | self.facts.get("fields", {})
         read = dict.fromkeys(re.findall(FIELD, self.code))
         return {name: known.get(name, "see above") for name in read}
 

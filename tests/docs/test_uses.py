@@ -5,6 +5,7 @@ import builtins
 import functools
 import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 
 import algorithms
@@ -25,6 +26,36 @@ FENCE = re.compile(
     r"^ *`{3,}(?:python|\{code-block\} *python)\n(.*?)^ *`{3,} *$", re.M | re.S
 )
 ALGORITHMS = algorithms.algorithms()
+
+
+CASES = {
+    name: case
+    for module in {x.module.name for each in ALGORITHMS.values() for x in each.functions}
+    if module not in ("curricula", "streaming")  # They have no losses.
+    for name, case in import_module(f"plain_losses.{module}").CASES.items()
+}
+
+
+def shapes(text):
+    """Yield the numbers of axes of the shapes in a text, and whether there are more."""
+    for axes in re.findall(r"\[([BKGPN][^\]]*)\]", text):
+        named = [x for x in axes.split(", ") if x not in ("...", "…")]
+        yield len(named), len(named) < len(axes.split(", "))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_tables_of_batches_have_the_shapes_that_losses_run_with(name):
+    algorithm = ALGORITHMS[name]
+    for function in algorithm.functions:
+        case = CASES.get(function.name)
+        batch = getattr(getattr(case, "loss", None), "arguments", {}).get("batch")
+        code = "\n".join(x.source for x in algorithms.needs([function]))
+        for field in set(re.findall(algorithms.FIELD, code)) & algorithm.fields.keys():
+            found, text = getattr(batch, field, None), algorithm.fields[field]
+            known = list(shapes(text)) if hasattr(found, "ndim") else []
+            assert not known or any(
+                found.ndim >= n if more else found.ndim == n for n, more in known
+            ), (function.name, field, text, found.shape)
 
 
 def names_in(code):

@@ -31,7 +31,7 @@ __all__ = [
 @checked
 def positive_value_loss(
     adv: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -50,7 +50,7 @@ def positive_value_loss(
 
     Args:
         adv: Advantage :math:`Â_t`, shape `[T]`.
-        discount_t: Discount in [0, 1], 0 where an episode terminated, shape `[T]`.
+        discount_t: Discount in [-1, 1], 0 where an episode terminated, shape `[T]`.
         truncated_t: True where an episode was cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 
@@ -79,7 +79,7 @@ def positive_value_loss(
 @checked
 def max_mc(
     v_tm1: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     max_return: Float[ArrayLike, ""],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -125,7 +125,7 @@ def max_mc(
 @checked
 def learnability(
     is_success: Bool[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,

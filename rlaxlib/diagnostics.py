@@ -510,14 +510,14 @@ def check_trajectory(
     v_t = jnp.zeros_like(r_t) if v_t is None else jnp.asarray(v_t)
     mask = streams.filled(sample_mask, r_t)
     cut = jnp.broadcast_to(False if truncated_t is None else truncated_t, r_t.shape)
-    in_range, ended = (discount_t >= 0) & (discount_t <= 1), discount_t == 0
+    in_range, ended = jnp.abs(discount_t) <= 1, discount_t == 0
     # The largest value of a terminal state without legal actions is minus infinity.
     is_value = jnp.isfinite(v_t) | (ended & (v_t == -jnp.inf))
     at = "is {value} at step {step}"
     problems = [
         (mask & ~jnp.isfinite(r_t), f"`r_t` {at}, must be finite", r_t),
         (mask & ~is_value, f"`v_t` {at}, must be finite", v_t),
-        (mask & ~in_range, f"`discount_t` {at}, must be in [0, 1]", discount_t),
+        (mask & ~in_range, f"`discount_t` {at}, must be in [-1, 1]", discount_t),
         (
             mask & cut & ended,
             f"`truncated_t` {at}, must be False where `discount_t` is 0",

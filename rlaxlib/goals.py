@@ -32,7 +32,7 @@ __all__ = [
 @checked
 def geometric_hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     discount: Float[ArrayLike, "in [0, 1]"],
     kind: Literal["final", "renormalize"] = "final",
     *,

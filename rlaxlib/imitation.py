@@ -222,7 +222,7 @@ def airl_logit(
     potential_tm1: Float[ArrayLike, "..."],
     log_prob_tm1: Float[ArrayLike, "..."],
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    discount_t: Float[ArrayLike, "... in [-1, 1]"],
     potential_t: Float[ArrayLike, "..."],
 ) -> Float[Array, "..."]:
     """Compute the discriminator logit of adversarial inverse RL (AIRL).
@@ -243,7 +243,7 @@ def airl_logit(
         log_prob_tm1: Log-probabilities of the actions under the current policy, also
             for the expert's actions, shape `[...]`.
         r_t: Learned rewards :math:`r(s_{t-1}, a_{t-1})`, shape `[...]`.
-        discount_t: Discounts :math:`γ_t` in [0, 1], 0 where the episode ended,
+        discount_t: Discounts :math:`γ_t` in [-1, 1], 0 where the episode ended,
             shape `[...]`.
         potential_t: Learned potentials :math:`Φ(s_t)`, shape `[...]`.
 

@@ -330,7 +330,7 @@ def systematic_resample(
 @checked
 def hindsight_indices(
     key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     kind: Literal["future", "episode", "final"] = "future",
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -356,7 +356,7 @@ def hindsight_indices(
 
     Args:
         key: Random key, shape `[]`.
-        discount_t: Discounts in [0, 1], 0 where the episode ends, shape `[T]`.
+        discount_t: Discounts in [-1, 1], 0 where the episode ends, shape `[T]`.
         kind: Steps to sample from: `"future"`, `"episode"` or `"final"`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps

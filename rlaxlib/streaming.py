@@ -48,14 +48,14 @@ class EmphaticTraceState(NamedTuple):
         trace: Eligibility trace :math:`z`, a pytree like the parameters.
         followon: Followon trace :math:`F`, shape `[]`.
         rho: Importance ratio of the last action, in [0, inf), shape `[]`.
-        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+        discount: Discount of the last transition, in [-1, 1], 0 if the stream was cut,
             shape `[]`.
     """
 
     trace: Tree[ArrayTree, "float"]
     followon: Float[ArrayLike, ""] = 0.0
     rho: Float[ArrayLike, "in [0, inf)"] = 1.0
-    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
+    discount: Float[ArrayLike, "in [-1, 1]"] = 0.0
 
 
 class TrueOnlineTdState(NamedTuple):
@@ -67,14 +67,14 @@ class TrueOnlineTdState(NamedTuple):
         weights: Weights :math:`w`, shape `[D]`.
         trace: Dutch trace :math:`z`, shape `[D]`.
         value: Value of the last next state, before the last update, shape `[]`.
-        discount: Discount of the last transition, in [0, 1], 0 if the stream was cut,
+        discount: Discount of the last transition, in [-1, 1], 0 if the stream was cut,
             shape `[]`.
     """
 
     weights: Float[ArrayLike, "D"]
     trace: Float[ArrayLike, "D"]
     value: Float[ArrayLike, ""] = 0.0
-    discount: Float[ArrayLike, "in [0, 1]"] = 0.0
+    discount: Float[ArrayLike, "in [-1, 1]"] = 0.0
 
 
 class GradientTdOutputs(NamedTuple):
@@ -273,7 +273,7 @@ def emphatic_trace(
     state: EmphaticTraceState,
     gradient: Tree[ArrayTree, "float like state.trace"],
     rho_tm1: Float[ArrayLike, "in [0, inf)"],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     interest: Float[ArrayLike, "in [0, inf)"] = 1.0,
     *,
@@ -298,7 +298,7 @@ def emphatic_trace(
         state: Last trace, an `EmphaticTraceState`.
         gradient: Gradient of the value of the state, a pytree like `state.trace`.
         rho_tm1: Importance ratio :math:`ρ_t` of the action, in [0, inf), shape `[]`.
-        discount_t: Discount :math:`γ_{t+1}` in [0, 1], 0 where the episode ends,
+        discount_t: Discount :math:`γ_{t+1}` in [-1, 1], 0 where the episode ends,
             shape `[]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
         interest: Interest :math:`i_t` in the state, in [0, inf), shape `[]`.
@@ -373,7 +373,7 @@ def true_online_td_lambda(
     state: TrueOnlineTdState,
     x_tm1: Float[ArrayLike, "D"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     x_t: Float[ArrayLike, "D"],
     lambda_: Float[ArrayLike, "in [0, 1]"],
     step_size: Float[ArrayLike, "in [0, inf)"],
@@ -397,7 +397,7 @@ def true_online_td_lambda(
         state: Weights and trace, a `TrueOnlineTdState`.
         x_tm1: Features of the state, shape `[D]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ends,
+        discount_t: Discount :math:`γ_t` in [-1, 1], 0 where the episode ends,
             shape `[]`.
         x_t: Features of the true next state, shape `[D]`.
         lambda_: Trace parameter :math:`λ`, in [0, 1], shape `[]`.
@@ -438,7 +438,7 @@ def tdc_loss(
     v_tm1: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     v_t: Float[ArrayLike, ""],
     *,
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,
@@ -461,7 +461,7 @@ def tdc_loss(
         v_tm1: Value :math:`v_{t-1}` of the state, shape `[]`.
         h_tm1: Correction :math:`h` of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount :math:`γ_t` in [0, 1], 0 where the episode ended,
+        discount_t: Discount :math:`γ_t` in [-1, 1], 0 where the episode ended,
             shape `[]`.
         v_t: Value :math:`v_t` of the next state by the same function, shape `[]`.
         rho_tm1: Importance ratio :math:`ρ` of the action, in [0, inf), shape `[]`.
@@ -498,7 +498,7 @@ def gtd2_loss(
     v_tm1: Float[ArrayLike, ""],
     h_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     v_t: Float[ArrayLike, ""],
     *,
     rho_tm1: Float[ArrayLike, "in [0, inf)"] = 1.0,

@@ -63,3 +63,32 @@ def test_settings_near_the_ends_of_their_ranges_keep_the_precision(row, name, va
         finite = np.abs(other[np.isfinite(other)])
         atol = 1e-3 * np.max(finite, initial=0) + 1e-6
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=atol)
+
+
+# --- Games of two players, whose next state is the opponent's: a discount of -1. ---
+
+
+NOT_FOR_GAMES = {
+    "off_policy_evaluation": "Returns are of one agent.",
+}
+OF_STREAMS = [
+    row
+    for row in contract.collect()
+    if "discount_t" in row.specs and row.deterministic and callable(row.definition)
+]
+
+
+@pytest.mark.parametrize(
+    "row", [x for x in OF_STREAMS if x.name not in NOT_FOR_GAMES], ids=lambda x: x.id
+)
+def test_discounts_may_be_negative(row):
+    given = row.make(np.random.default_rng(0))
+    given["discount_t"] = -np.abs(given["discount_t"])
+    host = {
+        name: np.float32(x) if contract.is_float(x) else x for name, x in given.items()
+    }
+    found = row.call()(**host)
+    expected = row.define(
+        {n: np.float64(x) if contract.is_float(x) else x for n, x in host.items()}
+    )
+    contract.assert_close(found, expected, 1e-4, 1e-4 * row.scale(given))

@@ -423,12 +423,12 @@ BAD = {
     "discount": (
         change(discount_t={0: 1.25}),
         [0],
-        "`discount_t` is 1.25 at step 0, must be in [0, 1]",
+        "`discount_t` is 1.25 at step 0, must be in [-1, 1]",
     ),
     "negative discount": (
-        change(discount_t={3: -0.5, 0: np.nan}),
+        change(discount_t={3: -1.5, 0: np.nan}),
         [0, 3],
-        "`discount_t` is nan at step 0, must be in [0, 1]",
+        "`discount_t` is nan at step 0, must be in [-1, 1]",
     ),
     "terminated and truncated": (
         change(truncated_t={1: True}),

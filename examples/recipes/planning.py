@@ -148,7 +148,8 @@ def bbf(params, target_params, apply, batch, n=3, discount=0.997, bounds=(-10.0,
     a step, n = 10, discount 0.99.
     """
     alive, steps = going_on(batch)[:, :5], jnp.arange(batch.r_t.shape[1])
-    cut = steps == n - 1  # Where the n steps end.
+    # Where the n steps end.
+    cut = jnp.broadcast_to(steps == n - 1, batch.r_t.shape)
     cut = cut | (False if batch.truncated_t is None else batch.truncated_t)
     discount_t = jnp.where(batch.discount_t > 0, discount, 0.0)
     streams = batch._replace(discount_t=discount_t, truncated_t=cut)

@@ -187,7 +187,7 @@ def categorical_sample(
 
 @checked
 def categorical_cross_entropy(
-    labels: Float[ArrayLike, "..., A"],
+    labels: Float[ArrayLike, "..., A in [0, inf)"],
     logits: Float[ArrayLike, "..., A"],
     *,
     action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
@@ -203,7 +203,8 @@ def categorical_cross_entropy(
     It uses the convention 0 log 0 = 0.
 
     Args:
-        labels: Target probabilities :math:`p`, not normalised here, shape `[..., A]`.
+        labels: Target probabilities :math:`p`, not normalised here, in [0, inf),
+            shape `[..., A]`.
         logits: Logits of the prediction :math:`q`, shape `[..., A]`.
         action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
 

@@ -260,7 +260,7 @@ def bootstrapped_q_learning(
     q_tm1: Float[ArrayLike, "K, A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "K, A"],
     head_mask: Bool[ArrayLike, "K"],
     *,
@@ -281,7 +281,7 @@ def bootstrapped_q_learning(
         q_tm1: Action values of each head in the state, shape `[K, A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values of each head in the next state, shape `[K, A]`.
         head_mask: True for the heads that learn, see `bootstrap_mask`, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the target.

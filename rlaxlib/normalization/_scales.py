@@ -175,7 +175,7 @@ class RewardScale(FunctionTuple):
         self,
         state: RewardScaleState,
         r_t: Real[ArrayLike, "T"],
-        discount_t: Float[ArrayLike, "T in [0, 1]"],
+        discount_t: Float[ArrayLike, "T in [-1, 1]"],
         *,
         truncated_t: Bool[ArrayLike, "T"] | None = None,
         sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -185,7 +185,7 @@ class RewardScale(FunctionTuple):
         Args:
             state: State of the scale.
             r_t: Rewards, shape `[T]`.
-            discount_t: Discounts that follow them, in [0, 1], 0 where an episode
+            discount_t: Discounts that follow them, in [-1, 1], 0 where an episode
                 terminates, shape `[T]`.
             truncated_t: True where the stream is cut after a step although the episode
                 had not ended, shape `[T]`; or None.
@@ -303,7 +303,7 @@ class ReturnBasedScale(FunctionTuple):
         self,
         state: ReturnScaleState,
         r_t: Real[ArrayLike, "..."],
-        discount_t: Float[ArrayLike, "... in [0, 1]"],
+        discount_t: Float[ArrayLike, "... in [-1, 1]"],
         returns: Real[ArrayLike, "*R"],
         *,
         sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -314,7 +314,7 @@ class ReturnBasedScale(FunctionTuple):
         Args:
             state: State of the scale.
             r_t: Rewards, shape `[...]`.
-            discount_t: Discounts that follow them, in [0, 1], shape `[...]`.
+            discount_t: Discounts that follow them, in [-1, 1], shape `[...]`.
             returns: Returns of any other shape, shape `[...]`.
             sample_mask: False for rewards and discounts to ignore, shape `[...]`; or
                 None.

@@ -14,7 +14,7 @@ __all__ = ["returns_to_go"]
 @checked
 def returns_to_go(
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -33,7 +33,7 @@ def returns_to_go(
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T`, each in [-1, 1], shape `[T]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.
 

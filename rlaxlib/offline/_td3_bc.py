@@ -111,7 +111,7 @@ def td3_bc_weight(
 @checked
 def rebrac_critic_target(
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    discount_t: Float[ArrayLike, "... in [-1, 1]"],
     q_t: Float[ArrayLike, "[...] or [N, ...]"],
     a_t: Float[ArrayLike, "..., D"],
     data_a_t: Float[ArrayLike, "..., D"],
@@ -132,7 +132,7 @@ def rebrac_critic_target(
 
     Args:
         r_t: Reward, shape `[...]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`. Leave
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[...]`. Leave
             out truncated transitions: the data has no next action for them.
         q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
         a_t: Next action :math:`a'_t` of the target policy, shape `[..., D]`.

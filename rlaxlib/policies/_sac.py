@@ -36,7 +36,7 @@ __all__ = [
 @checked
 def sac_critic_target(
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    discount_t: Float[ArrayLike, "... in [-1, 1]"],
     q_t: Float[ArrayLike, "[...] or [N, ...]"],
     log_prob_t: Float[ArrayLike, "..."],
     temperature: Float[ArrayLike, "in [0, inf)"],
@@ -57,7 +57,7 @@ def sac_critic_target(
 
     Args:
         r_t: Reward, shape `[...]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[...]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[...]`.
         q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
         log_prob_t: Log-density of the next action, shape `[...]`.
         temperature: Temperature :math:`α`, in [0, inf), shape `[]`.
@@ -85,7 +85,7 @@ def sac_critic_target(
 @checked
 def td3_critic_target(
     r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [0, 1]"],
+    discount_t: Float[ArrayLike, "... in [-1, 1]"],
     q_t: Float[ArrayLike, "[...] or [N, ...]"],
     *,
     stop_target_gradients: bool = True,

@@ -35,7 +35,7 @@ class NStepTransitions(NamedTuple):
 @checked
 def n_step_transitions(
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     n: Static[int, "in [1, inf)"],
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
@@ -61,7 +61,7 @@ def n_step_transitions(
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         n: Number of steps before bootstrapping, a Python integer in [1, inf).
         truncated_t: True where truncated: no window goes beyond, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None.

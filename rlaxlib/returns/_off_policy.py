@@ -36,7 +36,7 @@ def general_off_policy_returns_from_action_values(
     q_t: Float[ArrayLike, "T, A"],
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     c_t: Float[ArrayLike, "T in [0, inf)"],
     pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     stop_target_gradients: bool = False,
@@ -65,7 +65,7 @@ def general_off_policy_returns_from_action_values(
         a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
             used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         c_t: Traces :math:`c_1, …, c_T`, in [0, inf), shape `[T]`.
         pi_t: Action probabilities :math:`π_t` of the target policy, in [0, 1],
             shape `[T, A]`.
@@ -105,7 +105,7 @@ def general_off_policy_returns_from_q_and_v(
     q_t: Float[ArrayLike, "[T-1] or [T]"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     c_t: Float[ArrayLike, "[T-1] or [T] in [0, inf)"],
     stop_target_gradients: bool = False,
     *,
@@ -161,7 +161,7 @@ def general_off_policy_returns_from_q_and_v(
 @checked
 def importance_corrected_td_errors(
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     rho_tm1: Float[ArrayLike, "T in [0, inf)"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     values: Float[ArrayLike, "T+1"],
@@ -185,7 +185,7 @@ def importance_corrected_td_errors(
 
     Args:
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf),
             shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
@@ -223,7 +223,7 @@ def tree_backup(
     q_tm1: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     q_t: Float[ArrayLike, "T, A"],
     a_t: Int[ArrayLike, "T"],
     pi_t: Float[ArrayLike, "T, A in [0, 1]"],

@@ -53,7 +53,7 @@ def vtrace(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -80,7 +80,7 @@ def vtrace(
         v_tm1: Values of the states acted in, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         v_t: Values of the true next observations, :math:`v_1, …, v_T`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         rho_tm1: Importance ratios :math:`ρ_t = π(a_t)/μ(a_t)`, in [0, inf],
             shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
@@ -120,7 +120,7 @@ def leaky_vtrace(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha_: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
@@ -179,7 +179,7 @@ def vtrace_td_error_and_advantage(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,
     clip_rho_threshold: Float[ArrayLike, "in [0, inf]"] = 1.0,
@@ -241,7 +241,7 @@ def leaky_vtrace_td_error_and_advantage(
     v_tm1: Float[ArrayLike, "T"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     rho_tm1: Float[ArrayLike, "T in [0, inf]"],
     alpha: Float[ArrayLike, "in [0, 1]"] = 1.0,
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"] = 1.0,

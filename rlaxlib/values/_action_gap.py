@@ -30,7 +30,7 @@ def persistent_q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     action_gap_scale: Float[ArrayLike, "in [0, 1]"],
     stop_target_gradients: bool = True,
@@ -77,7 +77,7 @@ def advantage_learning(
     target_q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     target_q_t: Float[ArrayLike, "A"],
     action_gap_scale: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,
@@ -100,7 +100,7 @@ def advantage_learning(
         target_q_tm1: Action values :math:`q̄_{t-1}` of the target network, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         target_q_t: Next values :math:`q̄_t`, minus infinity if illegal, shape `[A]`.
         action_gap_scale: Weight :math:`α` of the action gap, in [0, 1], shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -135,7 +135,7 @@ def persistent_advantage_learning(
     target_q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     target_q_t: Float[ArrayLike, "A"],
     action_gap_scale: Float[ArrayLike, "in [0, 1]"] = 0.9,
     *,

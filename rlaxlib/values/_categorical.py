@@ -85,7 +85,7 @@ def categorical_td_learning(
     v_atoms_tm1: Float[ArrayLike, "K ascending"],
     v_logits_tm1: Float[ArrayLike, "K"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     v_atoms_t: Float[ArrayLike, "M"],
     v_logits_t: Float[ArrayLike, "M"],
     stop_target_gradients: bool = True,
@@ -104,7 +104,7 @@ def categorical_td_learning(
         v_atoms_tm1: Atoms :math:`z` of the return, in ascending order, shape `[K]`.
         v_logits_tm1: Logits :math:`x` of those atoms, shape `[K]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         v_atoms_t: Atoms :math:`z'` of the next state's return, shape `[M]`.
         v_logits_t: Their logits :math:`x'`, in D4PG of the next action, shape `[M]`.
         stop_target_gradients: Whether to stop the gradient of target and `v_atoms_tm1`.
@@ -138,7 +138,7 @@ def categorical_q_learning(
     q_logits_tm1: Float[ArrayLike, "A, K"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_atoms_t: Float[ArrayLike, "M"],
     q_logits_t: Float[ArrayLike, "A, M"],
     stop_target_gradients: bool = True,
@@ -160,7 +160,7 @@ def categorical_q_learning(
         q_logits_tm1: Logits :math:`x` of those atoms, shape `[A, K]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_atoms_t: Atoms :math:`z'` of the next returns, shape `[M]`.
         q_logits_t: Logits :math:`x'` of those atoms, shape `[A, M]`.
         stop_target_gradients: Whether to stop the gradient of target and `q_atoms_tm1`.
@@ -193,7 +193,7 @@ def categorical_double_q_learning(
     q_logits_tm1: Float[ArrayLike, "A, K"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_atoms_t: Float[ArrayLike, "M"],
     q_logits_t: Float[ArrayLike, "A, M"],
     q_t_selector: Float[ArrayLike, "A"],

@@ -38,7 +38,7 @@ __all__ = [
 def td_lambda(
     v_tm1: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     v_t: Float[ArrayLike, "T"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
@@ -59,7 +59,7 @@ def td_lambda(
     Args:
         v_tm1: Values of the states, :math:`v_0, …, v_{T-1}`, shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         v_t: Values :math:`v_1, …, v_T` of the true next observations, shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
         stop_target_gradients: Whether to stop the gradient of the targets.
@@ -92,7 +92,7 @@ def sarsa_lambda(
     q_tm1: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     q_t: Float[ArrayLike, "T, A"],
     a_t: Int[ArrayLike, "T in [0, A)"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
@@ -115,7 +115,7 @@ def sarsa_lambda(
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
         lambda_: Mixing weights :math:`λ_1, …, λ_T` in [0, 1], shape `[]` or `[T]`.
@@ -152,7 +152,7 @@ def q_lambda(
     q_tm1: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     q_t: Float[ArrayLike, "T, A"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,
@@ -246,7 +246,7 @@ def retrace(
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     a_t: Int[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     pi_t: Float[ArrayLike, "T, A in [0, 1]"],
     mu_t: Float[ArrayLike, "T in [0, 1]"],
     lambda_: Float[ArrayLike, "[] or [T] in [0, 1]"],
@@ -274,7 +274,7 @@ def retrace(
         a_t: Actions taken next, :math:`a_1, …, a_T`, shape `[T]`. The last one is not
             used.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         pi_t: Probabilities :math:`π_t` of all next actions, target policy, in [0, 1],
             shape `[T, A]`.
         mu_t: Probabilities of `a_t` under the behaviour policy, in [0, 1], shape `[T]`.
@@ -316,7 +316,7 @@ def retrace_continuous(
     q_t: Float[ArrayLike, "[T-1] or [T]"],
     v_t: Float[ArrayLike, "T"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     log_rhos: Float[ArrayLike, "[T-1] or [T]"],
     lambda_: Float[ArrayLike, "[] or [T-1] or [T] in [0, 1]"],
     stop_target_gradients: bool = True,

@@ -26,7 +26,7 @@ def n_step_q_learning(
     q_tm1: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     q_t: Float[ArrayLike, "T, A"],
     n: Static[int, "in [1, inf)"],
     *,
@@ -49,7 +49,7 @@ def n_step_q_learning(
         q_tm1: Action values :math:`q_0, …, q_{T-1}`, shape `[T, A]`.
         a_tm1: Actions taken, :math:`a_0, …, a_{T-1}` in [0, A), shape `[T]`.
         r_t: Rewards :math:`r_1, …, r_T`, shape `[T]`.
-        discount_t: Discounts :math:`γ_1, …, γ_T` in [0, 1], shape `[T]`.
+        discount_t: Discounts :math:`γ_1, …, γ_T` in [-1, 1], shape `[T]`.
         q_t: Action values in the true next states, :math:`q_1, …, q_T`, shape `[T, A]`.
         n: Number of steps before bootstrapping, a Python integer in [1, inf).
         stop_target_gradients: Whether to stop the gradient of the targets.
@@ -84,7 +84,7 @@ def n_step_double_q_learning(
     q_tm1: Float[ArrayLike, "T, A"],
     a_tm1: Int[ArrayLike, "T in [0, A)"],
     r_t: Float[ArrayLike, "T"],
-    discount_t: Float[ArrayLike, "T in [0, 1]"],
+    discount_t: Float[ArrayLike, "T in [-1, 1]"],
     q_t_value: Float[ArrayLike, "T, A"],
     q_t_selector: Float[ArrayLike, "T, A"],
     n: Static[int, "in [1, inf)"],

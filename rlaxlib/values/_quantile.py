@@ -111,7 +111,7 @@ def quantile_q_learning(
     tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     dist_q_t_selector: Float[ArrayLike, "M, A"] | None,
     dist_q_t: Float[ArrayLike, "K, A"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
@@ -138,7 +138,7 @@ def quantile_q_learning(
         tau_q_tm1: Their fractions :math:`τ` in [0, 1], shape `[N]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`; or None.
         dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
         huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
@@ -188,7 +188,7 @@ def quantile_expected_sarsa(
     tau_q_tm1: Float[ArrayLike, "N in [0, 1]"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     dist_q_t: Float[ArrayLike, "K, A"],
     probs_a_t: Float[ArrayLike, "A in [0, 1]"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,

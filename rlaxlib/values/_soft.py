@@ -133,7 +133,7 @@ def soft_q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     temperature: Float[ArrayLike, "in (0, inf)"],
     *,
@@ -153,7 +153,7 @@ def soft_q_learning(
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
         temperature: Temperature :math:`τ`, in (0, inf), in units of values, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -184,7 +184,7 @@ def munchausen_q_learning(
     target_q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     target_q_t: Float[ArrayLike, "A"],
     temperature: Float[ArrayLike, "in (0, inf)"] = 0.03,
     munchausen_coefficient: Float[ArrayLike, "in [0, 1]"] = 0.9,

@@ -38,7 +38,7 @@ __all__ = [
 def td_learning(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -53,7 +53,7 @@ def td_learning(
     Args:
         v_tm1: Value of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         v_t: Value of the next state, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
@@ -125,7 +125,7 @@ def sarsa(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     a_t: Int[ArrayLike, "in [0, A)"],
     stop_target_gradients: bool = True,
@@ -142,7 +142,7 @@ def sarsa(
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
         a_t: Action taken in the next state, in [0, A), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
@@ -171,7 +171,7 @@ def expected_sarsa(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     probs_a_t: Float[ArrayLike, "A in [0, 1]"],
     stop_target_gradients: bool = True,
@@ -214,7 +214,7 @@ def q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -230,7 +230,7 @@ def q_learning(
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Next action values, minus infinity for illegal actions, shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
@@ -258,7 +258,7 @@ def double_q_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t_value: Float[ArrayLike, "A"],
     q_t_selector: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
@@ -302,7 +302,7 @@ def qv_learning(
     q_tm1: Float[ArrayLike, "A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     v_t: Float[ArrayLike, ""],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -320,7 +320,7 @@ def qv_learning(
         q_tm1: Action values, shape `[A]`.
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         v_t: Value of the next state, shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
@@ -347,7 +347,7 @@ def qv_learning(
 def qv_max(
     v_tm1: Float[ArrayLike, ""],
     r_t: Float[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "in [0, 1]"],
+    discount_t: Float[ArrayLike, "in [-1, 1]"],
     q_t: Float[ArrayLike, "A"],
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -364,7 +364,7 @@ def qv_max(
     Args:
         v_tm1: Value of the state, shape `[]`.
         r_t: Reward, shape `[]`.
-        discount_t: Discount in [0, 1], 0 where the episode ended, shape `[]`.
+        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values in the next state, shape `[A]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 

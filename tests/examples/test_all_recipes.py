@@ -423,6 +423,15 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
             assert same(found, expected)
 
 
+@pytest.mark.parametrize("name", contract.share(MAY_BE_CUT, "none", parts=3))
+def test_masks_may_be_none(name):
+    batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
+    masks = {"sample_mask": True, "truncated_t": False}
+    full = {field: np.full_like(getattr(batch, field), x) for field, x in masks.items()}
+    expected = run(name, batch=batch._replace(**full))
+    assert same(run(name, batch=batch._replace(**dict.fromkeys(masks))), expected)
+
+
 # Each stream, not each step, has a weight; or its loss is that of the first step.
 OF_FIRST_EPISODE = {"bbf", "mrq_encoder"}  # Of its steps alone.
 OF_STREAMS = OF_FIRST_EPISODE | {

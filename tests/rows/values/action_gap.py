@@ -24,7 +24,7 @@ def persistent_advantage_learning(
     """Bellemare et al. 2016: the larger of two devalued errors."""
     error = q_learning(q_tm1, a_tm1, r_t, discount_t, target_q_t)
     here = error - action_gap_scale * gap(target_q_tm1, a_tm1)
-    there = error - action_gap_scale * gap(target_q_t, a_tm1) * (discount_t > 0)
+    there = error - action_gap_scale * gap(target_q_t, a_tm1) * (discount_t != 0)
     return max(here, there)
 
 

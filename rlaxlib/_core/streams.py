@@ -65,7 +65,7 @@ def at_next_valid(
     if sample_mask is None:
         later = jnp.pad(x[1:], (0, 1))
     else:
-        later = x.at[next_valid(sample_mask)].get(mode="fill", fill_value=0)
+        later = x[jnp.minimum(next_valid(sample_mask), x.shape[0] - 1)]
     return cut_traces(later, truncated_t, sample_mask)
 
 

@@ -49,7 +49,6 @@ trust: .venv/with-test,reference  ## Run every test on every row, and mutants, f
 	$(FAST) $(TESTS) $(MATRIX)
 	$(TRAINING) $(TESTS) -m "not slow" tests/examples
 	$(BIN)/python tests/mutants.py --write
-	$(BIN)/python tests/trust.py
 
 compat: compat-oldest compat-newest  ## Run the contract on the oldest and newest versions.
 

@@ -17,14 +17,13 @@ import functools
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from multiprocessing.pool import ThreadPool
-
-import trust
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "rlaxlib"
@@ -222,9 +221,11 @@ def main() -> None:
         lines = [f"{lines[0]} These live:", "", *(f"- `{each}`" for each in lived)]
     print(lines[0])
     if options.write:
-        text = trust.PAGE.read_text(encoding="utf-8")
-        text = trust.between(text, "mutants", "\n".join(lines))
-        trust.PAGE.write_text(text, encoding="utf-8")
+        page = ROOT / "docs/trust.md"
+        text, found = page.read_text(encoding="utf-8"), "\n".join(lines)
+        marks = r"(?<=<!-- mutants: start -->\n).*?(?=\n<!-- mutants: end -->)"
+        text = re.sub(marks, lambda _: found, text, flags=re.S)
+        page.write_text(text, encoding="utf-8")
     sys.exit(share < ENOUGH)
 
 

@@ -107,11 +107,12 @@ def write_mathml(writer, node):
 
 
 def keep_summary(app, doctree):
-    """Keep the first sentence of a page, which the search shows below its title."""
+    """Keep the first sentence of a page, for the search and `llms.txt`."""
     texts = (each.astext() for each in doctree.findall(nodes.paragraph))
     text = next((text for text in texts if not text.startswith("Topic: ")), "")
     sentence = re.match(r".*?(?<!\bDr)\.(?= |$)|.*", " ".join(text.split()))[0]
-    app.env.metadata[app.env.docname]["summary"] = sentence.rstrip(":")
+    app.env.metadata[app.env.docname]["summary"] = summary = sentence.rstrip(":")
+    doctree.insert(0, nodes.meta(name="description", content=summary))
 
 
 def prepare(app, page, template, context, doctree):

@@ -9,7 +9,6 @@ import ast
 import doctest
 import itertools
 import re
-import shutil
 
 import algorithms
 import catalog
@@ -25,7 +24,7 @@ TEMPLATES = jinja2.Environment(
 
 
 def write(app):
-    """Write all pages anew."""
+    """Write all pages, but those that stand there already."""
     pages = {}
     for name, source in catalog.examples().items():
         pages[f"gallery/{name}.md"] = render("example.md", name=name, source=source)
@@ -42,10 +41,13 @@ def write(app):
     for name in ("algorithms", "gallery", "names", "papers", "zoo"):
         pages[f"api/{name}.txt"] = render(f"{name}.md")
     for folder in ("algorithms", "api", "gallery", "notebooks"):
-        shutil.rmtree(DOCS / folder, ignore_errors=True)
+        for path in (DOCS / folder).rglob("*.*"):
+            if path.relative_to(DOCS).as_posix() not in pages:
+                path.unlink()
     for path, text in ((DOCS / page, text) for page, text in pages.items()):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 def render(template, **values):

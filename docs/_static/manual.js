@@ -49,50 +49,101 @@ if (tables.length) {
   part(tables[0]).before(box);
 }
 
-// Search shows a page once, first the function or the guide that a name stands for, and
-// last the pages that mention everything. Below a hit is its first sentence.
+// Search ranks pages by their titles and index entries before their text, shows each
+// once, and says what a result is: a function, an algorithm, a page of the guide.
 if (typeof Search !== "undefined") {
   const perform = Search._performSearch;
+  const order = ["Function", "Algorithm", "Guide", "Class", "Other library", "Example", "Page"];
+  const folders = { algorithms: "Algorithm", gallery: "Example", guide: "Guide", from: "Other library" };
+  const kindOf = (page) => {
+    const [folder, , name] = page.split("/");
+    if (folder !== "api") return folders[folder] ?? "Page";
+    return !name ? "Page" : name[0] > "Z" ? "Function" : "Class";
+  };
   const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
-  const words = (text) => ` ${text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim()} `;
+  const split = (text) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  const spaced = (text) => ` ${split(text).join(" ")} `;
+  const stemmer = new Stemmer();
+  const stems = (text) =>
+    split(text).filter((word) => !stopwords.has(word)).map((word) => stemmer.stemWord(word));
+  // "Munchausen-DQN (M-DQN): soft targets" has three names.
+  const names = (title) => [title, ...title.split(/: |, | \(|\)|^From /)].filter(Boolean);
   const endings = /[_ ](loss|losses|update|target|targets|returns|weights|error)$/i;
   const last = /^(benchmarks|changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
 
+  // Return what titles and index entries give, by page, the best of each.
+  const rank = (query) => {
+    const { docnames, titles, alltitles, indexentries } = Search._index;
+    const [key, words, parts] = [letters(query), spaced(query), stems(query)];
+    // A name is the query, has all of its words, or is a part of it.
+    const match = (name) => {
+      if (letters(name) === key) return name.toLowerCase() === query.toLowerCase() ? 101 : 100;
+      const all = new Set(stems(name));
+      const hasAll = parts.length > 1 && parts.every((x) => all.has(x));
+      if (hasAll) return 60 + (10 * parts.length) / all.size;
+      return name.length > 2 && words.includes(spaced(name)) ? 40 + name.length / 3 : 0;
+    };
+    const hits = new Map();
+    const add = (page, score, title, anchor = "") => {
+      const kind = kindOf(page);
+      let rated = score - order.indexOf(kind) / 10 - 15 * (kind === "Example");
+      if (page.endsWith(`/${query.toLowerCase()}`)) rated += 0.05;
+      // A name of code is that of a function.
+      if (score >= 80 && query.includes("_") && kind === "Function") rated += 15;
+      if (rated > (hits.get(page)?.score ?? 0)) hits.set(page, { score: rated, title, anchor });
+    };
+    for (const [text, places] of Object.entries(alltitles))
+      for (const [file, id] of places) {
+        const [page, title] = [docnames[file], titles[file]];
+        if (text === title) {
+          const score = Math.max(...names(title).map(match));
+          if (score >= 60 || kindOf(page) !== "Page") add(page, score, title);
+        } else if (/^(guide|start)/.test(page) && match(text) >= 60)
+          add(page, match(text) - 2, `${title}: ${text}`, `#${id}`);
+      }
+    for (const [entry, places] of Object.entries(indexentries))
+      for (const [file, , isMain] of places) {
+        const score = match(entry) - 5 * (match(entry) >= 100);
+        const rated = score - 15 * !isMain + /^guide/.test(docnames[file]) / 2;
+        if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file]);
+      }
+    for (const [file, page] of docnames.entries())
+      if (match(`${titles[file]} ${SUMMARIES[page] ?? ""}`) >= 60) add(page, 35, titles[file]);
+    return hits;
+  };
+
   Search._performSearch = (query, ...terms) => {
-    const { docnames, titles, indexentries } = Search._index;
-    const known = Object.keys(indexentries);
-    const find = (text) => known.find((entry) => letters(entry) === letters(text));
-    // Or the longest that the query contains: "action mask" of "PPO action mask".
-    const contained = known.filter((entry) => words(query).includes(words(entry)));
-    const longest = contained.sort((a, b) => b.length - a.length)[0];
-    const entry = find(query) ?? find(query.replace(endings, "")) ?? longest ?? query;
-    // The best are last. Entries of equal score stay in order, main ones first.
-    const hits = perform(entry, ...terms).reverse();
-    const score = ([page, , , , score, , kind]) =>
-      score + (kind === "index" ? page.startsWith("guide/") : -100 * last.test(page));
-    hits.sort((a, b) => score(b) - score(a));
-    const pages = new Map();
-    for (const [page, , , , score, file, kind] of hits) {
-      const title = titles[docnames.indexOf(page)];
-      const hit = [page, title, "", SUMMARIES[page] ?? "", score, file, kind];
-      if (!pages.has(page)) pages.set(page, hit);
-    }
-    const found = [...pages.values()];
-    // The page of the algorithm of that name is the second, if not the first.
-    const at = found.findIndex(
-      ([page, title]) =>
-        page.startsWith("algorithms/") &&
-        letters(title.split(/[:(]/)[0]) === letters(entry)
-    );
-    if (at > 1) found.splice(1, 0, ...found.splice(at, 1));
-    return found.reverse();
+    const { docnames, filenames, titles } = Search._index;
+    const hits = rank(query);
+    for (const [page, hit] of rank(query.replace(endings, "")))
+      if (hit.score - 5 > (hits.get(page)?.score ?? 0))
+        hits.set(page, { ...hit, score: hit.score - 5 });
+    const addText = (found, least) => {
+      for (const [i, [page]] of found.reverse().entries())
+        if (!hits.has(page))
+          hits.set(page, { score: least - i / 1e3 - 10 * last.test(page), anchor: "" });
+    };
+    addText(perform(query, ...terms), 20);
+    // Or pages with some of the words.
+    const words = hits.size < 3 ? split(query) : [];
+    for (const word of words) addText(perform(...Search._parseQuery(word)), 0);
+    return [...hits]
+      .sort((a, b) => a[1].score - b[1].score)
+      .map(([page, { score, title, anchor }]) => {
+        const file = docnames.indexOf(page);
+        const text = `${kindOf(page)} · ${SUMMARIES[page] ?? ""}`;
+        return [page, title ?? titles[file], anchor, text, score, filenames[file], "title"];
+      });
   };
 
   // Sphinx shows what describes a hit in parentheses.
   new MutationObserver((changes) => {
     for (const { addedNodes } of changes)
       for (const span of [...addedNodes].flatMap((x) => [...(x.children ?? [])]))
-        if (span.matches("ul.search > li > span"))
-          span.innerText = span.innerText.trim().slice(1, -1);
+        if (span.matches("ul.search > li > span")) {
+          const [kind, text] = span.innerText.trim().slice(1, -1).split(" · ");
+          const label = Object.assign(document.createElement("b"), { innerText: kind });
+          span.replaceChildren(label, ` ${text}`);
+        }
   }).observe(document.getElementById("search-results"), { childList: true, subtree: true });
 }

@@ -16,12 +16,14 @@ import griffe
 DOCS = Path(__file__).parents[1]
 EXAMPLES = DOCS.parent / "examples"
 FACTS = tomllib.loads((DOCS / "algorithms.toml").read_text("utf-8"))
+SHAPES = json.loads((DOCS / "shapes.json").read_text("utf-8"))
 RESULTS = json.loads((EXAMPLES / "zoo/results.json").read_text("utf-8"))
 RECIPES, ZOO = (griffe.load(x, search_paths=[EXAMPLES]) for x in ("recipes", "zoo"))
 DOCSTRING = (
     r"(?P<notes>.*?) ?(?:\bSource: (?P<source>.*?))? ?"
     r"(?:\bUsual(?: \((?P<usual_from>.*?)\))?: (?P<usual>.*))?"
 )
+NETWORK = r"`apply\b[^`]*`.*?\.(?= |$)"
 FIELD = r"\b(?:batch|expert|step|data|chosen|rejected)\.([a-z]\w*\b)(?!\()"
 
 
@@ -74,12 +76,38 @@ class Algorithm(NamedTuple):
         read = dict.fromkeys(re.findall(FIELD, self.code))
         return {name: known.get(name, "see above") for name in read}
 
+    def shape(self, field):
+        """Return the shapes of a field in batches that run, or as the text has it."""
+        stated = re.findall(r"\[[A-Z].*?\]", self.fields[field])[:1]
+        if "sample_mask" in self.fields and "T" not in "".join(stated):
+            stated = [x.replace("[B", "[B, T") for x in stated]
+        return " or ".join(SHAPES.get(self.name, {}).get(field, stated))
+
+    @property
+    def rows(self):
+        """Return the names of fields, by their shapes and what they hold."""
+        rows = {}
+        for name, text in self.fields.items():
+            contents = re.sub(r",? \[[A-Z].*?\]", "", text)
+            rows.setdefault((self.shape(name), contents), []).append(name)
+        return rows
+
+    @property
+    def network(self):
+        """Return what docstrings say of `apply`; what holds for the file, if nothing."""
+        found = dict.fromkeys(x for f in self.functions for x in parts(f)["network"])
+        if not any(re.match(r"`apply[`(]", each) for each in found):
+            found = {FACTS["networks"].get(self.functions[0].module.name, ""): 0} | found
+        return " ".join(found)
+
 
 def parts(function):
     """Return the parts of a docstring, in Markdown."""
     what, _, rest = function.docstring.value.partition("\n\n")
     found = re.fullmatch(DOCSTRING, " ".join(rest.split())).groupdict("")
-    return {"what": " ".join(what.split())} | found
+    what = " ".join(what.split())
+    found["network"] = re.findall(NETWORK, f"{what} {found['notes']}")
+    return {"what": what} | found | {"notes": re.sub(NETWORK, "", found["notes"])}
 
 
 def code(thing):

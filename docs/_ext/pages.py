@@ -32,6 +32,8 @@ def write(app):
         text = render("algorithm.md", algorithm=each)
         pages[f"algorithms/{name}.md"] = text
         pages[f"notebooks/algorithms/{name}.ipynb"] = notebook(text, "python")
+    for kind in algorithms.FACTS["families"]:
+        pages[f"algorithms/kind_{kind}.md"] = render("kind.md", kind=kind)
     for path in (DOCS / "guide").glob("*.md"):
         pages[f"notebooks/guide/{path.stem}.ipynb"] = notebook(path.read_text("utf-8"))
     for topic in catalog.TOPICS:
@@ -47,7 +49,7 @@ def write(app):
     for path, text in ((DOCS / page, text) for page, text in pages.items()):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, "utf-8")
 
 
 def render(template, **values):
@@ -102,6 +104,7 @@ TEMPLATES.globals |= vars(algorithms) | {
 }
 TEMPLATES.filters |= {
     "code": "`{}`".format,
+    "code_of": lambda name, module: module[name].source,
     "links": _links,
     "ref": ":py:obj:`{0} <rlaxlib.{0}>`".format,
     "summary": lambda name: catalog.summary(catalog.docstring(name)),

@@ -349,9 +349,9 @@ def mpo(
 def crossq_critic(params, apply, batch, key, temperature):
     """CrossQ, critics: SAC without target networks. Its actor is SAC's.
 
-    `apply.critic` returns q, [B, N]. It is called once for the observations before and
-    after the actions, so that batch normalisation, which takes the place of the target
-    networks, has the statistics of both. Bhatt et al., 2024,
+    `apply.critic` returns q, [B, N]. The critic is called once for the observations
+    before and after the actions, so that batch normalisation, which takes the place of
+    the target networks, has the statistics of both. Bhatt et al., 2024,
     https://arxiv.org/abs/1902.05605. Source: github.com/adityab/CrossQ@a318a26,
     sbx/sac/sac.py, the same loss. The actor's loss normalises by running statistics.
     Usual: N = 2, Adam 1e-3 with a first moment of 0.5, batch renormalisation with

@@ -262,8 +262,10 @@ def ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01, dd
 def masked_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0.01):
     """Maskable PPO: PPO with a mask of the legal actions.
 
-    The batch has `legal_tm1`, [B, T, A], True for legal actions, by which `logits_tm1`
-    are masked, too. Huang and Ontañón, 2020, https://arxiv.org/abs/2006.14171. Source:
+    `logits_tm1` are masked, too: the policy that acted samples by
+    `rlaxlib.softmax().sample(key, logits, action_mask=action_mask)`, and stores
+    `jnp.where(action_mask, logits, -jnp.inf)`. Huang and Ontañón, 2020,
+    https://arxiv.org/abs/2006.14171. Source:
     github.com/vwxyzjn/invalid-action-masking@6daedd2,
     gym_vec_api/ppo_multidiscrete_mask.py, by an author, the same loss, with -1e8 as
     logits of illegal actions. Usual: epsilon 0.1, entropy cost 0.01, otherwise those of
@@ -273,7 +275,7 @@ def masked_ppo(params, apply, batch, epsilon=0.2, value_cost=0.5, entropy_cost=0
 
     def masked(params, s):
         logits, v = apply(params, s)
-        return jnp.where(batch.legal_tm1, logits, jnp.finfo(logits.dtype).min), v
+        return jnp.where(batch.action_mask, logits, -jnp.inf), v
 
     return ppo(params, masked, batch, epsilon, value_cost, entropy_cost, ddof=1)
 

@@ -349,7 +349,7 @@ def masked_ppo():
         return jnp.where(legal(s), logits, jnp.finfo(logits.dtype).min), v
 
     def loss(params, target, batch, extra):
-        batch = SimpleNamespace(**batch._asdict(), legal_tm1=legal(batch.s_tm1))
+        batch = SimpleNamespace(**batch._asdict(), action_mask=legal(batch.s_tm1))
         return recipes.masked_ppo(params, apply, batch)
 
     return agent(Network(init, acting), loss, period=EPOCHS)

@@ -343,7 +343,7 @@ STREAMS = ("s_tm1", "s_t", "logits_tm1", "v_tm1", "v_t", "a_tm1", "r_t", "discou
 STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
-    *("first", "legal_tm1", "intrinsic_v_tm1", "intrinsic_v_t"),
+    *("first", "action_mask", "intrinsic_v_tm1", "intrinsic_v_t"),
     *("a_samples", "weights", "advs"),
     *(
         "ref_log_prob",

@@ -470,8 +470,8 @@ TWO, TWO_PARAMS = linear(2, A)
 DISCRETE = ActorCritic(Q, TWO)
 DISCRETE_PARAMS = tuple(map(ActorCritic, Q_PARAMS, TWO_PARAMS))
 
-LEGAL = ROLLOUTS._replace(legal_tm1=normal(B, T, A) < 0.8)
-LEGAL.legal_tm1 = LEGAL.legal_tm1 | nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
+LEGAL = ROLLOUTS._replace(action_mask=normal(B, T, A) < 0.8)
+LEGAL.action_mask = LEGAL.action_mask | nn.one_hot(LEGAL.a_tm1, A, dtype=bool)
 
 
 def ppo_of(logits, v):
@@ -490,7 +490,7 @@ def plain_masked_ppo(p, t):
     With the clip of 0.2.
     """
     logits, v = policy_and_value(p, ROLLOUTS.s_tm1)
-    return ppo_of(jnp.where(LEGAL.legal_tm1, logits, -1e8), v)
+    return ppo_of(jnp.where(LEGAL.action_mask, logits, -1e8), v)
 
 
 REMEMBERED = ROLLOUTS._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)

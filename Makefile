@@ -96,10 +96,11 @@ wheel: .venv/with-dev  ## Build the sdist and the wheel, and import the wheel al
 PDF := docs/_build/rlaxlib.pdf
 # The front page links to the PDF if there is one.
 docs: .venv/with-docs .venv/with-test,reference  ## Build the manual, and test its code.
-	@echo "Building the manual, which takes some minutes."
-	$(BIN)/python -m sphinx -EWq --keep-going $(and $(wildcard $(PDF)),-t pdf) \
+	@echo "1 of 2: Sphinx reads and writes some 900 pages, in about five minutes."
+	$(BIN)/python -m sphinx -EW -j auto --keep-going $(and $(wildcard $(PDF)),-t pdf) \
 		docs docs/_build
-	@echo "The manual: file://$(CURDIR)/docs/_build/index.html. Now its tests run."
+	@echo "The manual: file://$(CURDIR)/docs/_build/index.html"
+	@echo "2 of 2: the code of its pages runs, in about three minutes."
 	$(FAST) $(TESTS) tests/docs
 
 TEX := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \

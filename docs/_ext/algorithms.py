@@ -94,11 +94,11 @@ class Algorithm(NamedTuple):
 
     @property
     def network(self):
-        """Return what docstrings say of `apply`; what holds for the file, if nothing."""
+        """Return what docstrings say of `apply`, or what its file has in common."""
         found = dict.fromkeys(x for f in self.functions for x in parts(f)["network"])
-        if not any(re.match(r"`apply[`(]", each) for each in found):
-            found = {FACTS["networks"].get(self.functions[0].module.name, ""): 0} | found
-        return " ".join(found)
+        known = FACTS["networks"].get(self.functions[0].module.name, "")
+        is_whole = any(re.match(r"`apply[`(]", each) for each in found)
+        return " ".join(found if is_whole else [known, *found])
 
 
 def parts(function):

@@ -106,6 +106,7 @@ TEMPLATES.filters |= {
     "code": "`{}`".format,
     "code_of": lambda name, module: module[name].source,
     "links": _links,
+    "main": "! {}".format,
     "ref": ":py:obj:`{0} <rlaxlib.{0}>`".format,
     "summary": lambda name: catalog.summary(catalog.docstring(name)),
 }

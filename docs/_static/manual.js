@@ -1,11 +1,22 @@
 // The sidebar shows the current page.
 const topOf = (element) => element.getBoundingClientRect().top;
 const here = document.querySelector(".sidebar-tree .current-page > a");
-for (const box of [here?.closest("ul"), here?.closest(".sidebar-scroll")])
-  box?.scrollBy({
-    top: topOf(here) - topOf(box) - box.clientHeight / 2,
-    behavior: "instant", // The theme's is slow.
-  });
+const sidebar = here?.closest(".sidebar-scroll");
+sidebar?.scrollBy({
+  top: topOf(here) - topOf(sidebar) - sidebar.clientHeight / 2,
+  behavior: "instant", // The theme's is slow.
+});
+
+// On a phone, a table of three columns of text reads as a list, with labels.
+for (const table of document.querySelectorAll("article table.docutils:has(thead)")) {
+  const heads = [...table.tHead.rows[0].cells];
+  const cells = [...table.tBodies[0].rows].flatMap((row) => [...row.cells]);
+  for (const cell of cells)
+    if (cell.textContent.trim()) cell.dataset.label = heads[cell.cellIndex]?.innerText;
+  const hasText = cells.some((cell) => cell.textContent.length > 50);
+  if (heads.length > 2 && hasText && !table.matches(".functions, .filter"))
+    table.classList.add("list");
+}
 
 // Tables of the class "filter" have a box that filters rows, and headers that sort.
 const tables = [...document.querySelectorAll("table.filter")];
@@ -14,9 +25,6 @@ const part = (table) => table.closest("section section") ?? table.parentElement;
 for (const table of tables) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  for (const { cells } of body.rows)
-    for (const [i, cell] of [...cells].entries())
-      if (cell.textContent.trim()) cell.dataset.label = heads[i].innerText;
   heads.forEach((head, i) => {
     const button = document.createElement("button");
     button.append(...head.childNodes);
@@ -57,11 +65,15 @@ if (typeof Search !== "undefined") {
   const folders = { algorithms: "Algorithm", gallery: "Example", guide: "Guide", from: "Other library" };
   const kindOf = (page) => {
     const [folder, , name] = page.split("/");
+    if (page.includes("/kind_")) return "Page";
     if (folder !== "api") return folders[folder] ?? "Page";
     return !name ? "Page" : name[0] > "Z" ? "Function" : "Class";
   };
-  const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
-  const split = (text) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  // Without case and British spelling.
+  const plain = (text) =>
+    text.toLowerCase().replace(/our\b|our(?=al|s)/g, "or").replace(/is(?=e|ing|ation)/g, "iz");
+  const letters = (text) => plain(text).replace(/[^\p{L}\p{N}]/gu, "");
+  const split = (text) => plain(text).split(/[^\p{L}\p{N}]+/u).filter(Boolean);
   const spaced = (text) => ` ${split(text).join(" ")} `;
   const stemmer = new Stemmer();
   const stems = (text) =>
@@ -72,7 +84,7 @@ if (typeof Search !== "undefined") {
   const last = /^(benchmarks|changelog|contributing|differences|from|names|papers|trust|zoo)\b/;
 
   // Return what titles and index entries give, by page, the best of each.
-  const rank = (query) => {
+  const rank = (query, isCode = query.includes("_")) => {
     const { docnames, titles, alltitles, indexentries } = Search._index;
     const [key, words, parts] = [letters(query), spaced(query), stems(query)];
     // A name is the query, has all of its words, or is a part of it.
@@ -89,7 +101,7 @@ if (typeof Search !== "undefined") {
       let rated = score - order.indexOf(kind) / 10 - 15 * (kind === "Example");
       if (page.endsWith(`/${query.toLowerCase()}`)) rated += 0.05;
       // A name of code is that of a function.
-      if (score >= 80 && query.includes("_") && kind === "Function") rated += 15;
+      if (score >= 80 && isCode && kind === "Function") rated += 15;
       if (rated > (hits.get(page)?.score ?? 0)) hits.set(page, { score: rated, title, anchor });
     };
     for (const [text, places] of Object.entries(alltitles))
@@ -97,14 +109,14 @@ if (typeof Search !== "undefined") {
         const [page, title] = [docnames[file], titles[file]];
         if (text === title) {
           const score = Math.max(...names(title).map(match));
-          if (score >= 60 || kindOf(page) !== "Page") add(page, score, title);
+          if (score >= 60 || kindOf(page) !== "Page") add(page, score && score + 0.4, title);
         } else if (/^(guide|start)/.test(page) && match(text) >= 60)
           add(page, match(text) - 2, `${title}: ${text}`, `#${id}`);
       }
     for (const [entry, places] of Object.entries(indexentries))
       for (const [file, , isMain] of places) {
         const score = match(entry) - 5 * (match(entry) >= 100);
-        const rated = score - 15 * !isMain + /^guide/.test(docnames[file]) / 2;
+        const rated = score - 15 * !isMain + /^(guide|algo)/.test(docnames[file]) / 2;
         if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file]);
       }
     for (const [file, page] of docnames.entries())
@@ -115,7 +127,8 @@ if (typeof Search !== "undefined") {
   Search._performSearch = (query, ...terms) => {
     const { docnames, filenames, titles } = Search._index;
     const hits = rank(query);
-    for (const [page, hit] of rank(query.replace(endings, "")))
+    // The main word of `ppo_loss` is PPO; of a name of code, functions come first.
+    for (const [page, hit] of rank(query.replace(endings, ""), query.includes("_")))
       if (hit.score - 5 > (hits.get(page)?.score ?? 0))
         hits.set(page, { ...hit, score: hit.score - 5 });
     const addText = (found, least) => {

@@ -28,7 +28,8 @@ def draw() -> Figure:
     _, tables = jax.lax.scan(step, (jnp.zeros((8, 2)), jnp.array(0)), keys)
     rooms = np.arange(7)
     axes = style.figure(height=2.4).subplots()
-    axes.plot(rooms, 0.9 ** (6 - rooms), color=style.INK, ls=":", zorder=3, label="true")
+    true = 0.9 ** (6 - rooms)
+    axes.plot(rooms, true, color=style.INK, ls=":", zorder=3, label="true")
     for count, color in zip(STEPS, style.COLORS, strict=False):
         values = np.max(tables[count - 1, :7], axis=-1)
         axes.plot(rooms, values, "o-", color=color, ms=5, label=f"{count} steps")

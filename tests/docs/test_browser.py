@@ -1,7 +1,7 @@
 """Test the manual that `make docs` built in a browser, where Chromium is installed.
 
-No page is wider than its window, equations need no network, and a search for a name or
-an acronym leads to its function first.
+No page is wider than its window, equations need no network, and a search for a name, an
+acronym or a concept leads to its page first, and says what each result is.
 """
 
 import functools
@@ -61,13 +61,16 @@ async function measure(page, width) {
   const place = here?.getBoundingClientRect().top ?? 0;
   if (width > 1000 && (place < 0 || place > 900))
     problems.push(`${page}: the sidebar shows ${place}`);
-  const tables = "table.functions, table.names";
+  const tables = "table.functions, table.names, table.list";
   const boxes = width > 1000 ? ".table-wrapper, .highlight pre, math" : tables;
   for (const box of root.querySelectorAll(`article :is(${boxes})`)) {
     const most = box.matches("table") ? box.parentElement.clientWidth : box.clientWidth;
     if (box.scrollWidth > most + 1)
       problems.push(`${page} at ${width}: ${box.textContent.trim().slice(0, 60)}`);
   }
+  for (const row of width > 1000 ? [] : root.querySelectorAll("table.filter tbody tr"))
+    if (row.offsetHeight > 40)
+      problems.push(`${page} at ${width}: two lines, ${row.textContent.slice(0, 60)}`);
 }
 
 (async () => {
@@ -88,7 +91,8 @@ async function measure(page, width) {
   for (const query of QUERIES) {
     const text = JSON.stringify(query);
     const search = `Search._performSearch(...Search._parseQuery(${text}))`;
-    found[query] = frame.contentWindow.eval(search).reverse().map((hit) => hit[0]);
+    const hits = frame.contentWindow.eval(search).reverse();
+    found[query] = hits.map((hit) => [hit[0], hit[3].split(" · ")[0]]);
   }
   await fetch("result", { method: "POST", body: JSON.stringify({ problems, found }) });
 })();
@@ -148,19 +152,30 @@ def test_nothing_is_wider_than_its_page_and_no_script_comes_from_elsewhere(tmp_p
     assert browse(tmp_path, pages=PAGES)["problems"] == []
 
 
+def first_pages(found):
+    return {query: hits[0][0] if hits else "" for query, hits in found.items()}
+
+
 def test_a_search_shows_the_right_page_first_and_each_page_once(tmp_path):
-    assert len(QUERIES) >= 100
+    assert len(QUERIES) >= 200
     found = browse(tmp_path, queries=QUERIES)["found"]
-    first = {query: "".join(pages[:1]) for query, pages in found.items()}
-    assert {query: page.rpartition("/")[2] for query, page in first.items()} == QUERIES
-    for pages in found.values():
+    first = first_pages(found)
+    pairs = ((x, f"/{first[x]}", f"/{page}") for x, page in QUERIES.items())
+    wrong = {x: page for x, page, wanted in pairs if not page.endswith(wanted)}
+    assert wrong == {}
+    for hits in found.values():
+        pages = [page for page, _ in hits]
         assert len(pages) == len(set(pages))
 
 
-def test_a_search_for_an_algorithm_shows_its_page_and_at_most_a_function_before(
-    tmp_path,
-):
+def test_a_search_for_a_title_shows_its_page_first_and_kinds(tmp_path):
     assert len(NAMES) >= 40
-    found = browse(tmp_path, queries=NAMES)["found"]
-    late = {x: found[x] for x in NAMES if f"algorithms/{NAMES[x]}" not in found[x][:2]}
-    assert late == {}
+    found = browse(tmp_path, queries=[*NAMES, "PopArt"])["found"]
+    first = first_pages(found)
+    assert {x: first[x] for x in NAMES} == {x: f"algorithms/{NAMES[x]}" for x in NAMES}
+    kinds = dict(found["PopArt"])
+    assert kinds["api/normalization/popart"] == "Function"
+    assert kinds["api/normalization/PopArt"] == "Class"
+    assert kinds["guide/popart"] == "Guide"
+    assert kinds["gallery/pop_art"] == "Example"
+    assert dict(found["BBF"])["algorithms/bbf"] == "Algorithm"

@@ -18,7 +18,7 @@ from sphinx.util.inspect import stringify_signature
 
 def add_notebook(app, page, source):
     """Link to the notebook of a page."""
-    if page.startswith(("guide/", "algorithms/")):
+    if re.match(r"guide/|algorithms/(?!kind_)", page):
         file = f"/notebooks/{page}.ipynb"
         source[0] += f"\n\n{{download}}`This page as a notebook <{file}>`"
 

@@ -99,6 +99,7 @@ if (typeof Search !== "undefined") {
     const add = (page, score, title, anchor = "") => {
       const kind = kindOf(page);
       let rated = score - order.indexOf(kind) / 10 - 15 * (kind === "Example");
+      if (page.includes("/kind_")) rated -= 10;
       if (page.endsWith(`/${query.toLowerCase()}`)) rated += 0.05;
       // A name of code is that of a function.
       if (score >= 80 && isCode && kind === "Function") rated += 15;

@@ -37,8 +37,9 @@ class Algorithm(NamedTuple):
 
     @property
     def helpers(self):
-        """List what the functions use."""
-        return [x for x in needs(self.functions) if x not in self.functions]
+        """List what the functions use, by their files."""
+        used = [x for x in needs(self.functions) if x not in self.functions]
+        return sorted(used, key=lambda x: str(x.relative_package_filepath))
 
     @property
     def code(self):

@@ -36,25 +36,23 @@ constant temperature, the regret of Boltzmann exploration grows linearly.
 - `rlaxlib.linucb_scores`: LinUCB,
 - `rlaxlib.linear_thompson_sample`: linear Thompson sampling.
 
-The plot has the mean regret of each policy beside the theoretical rates. Expect a
-regret of about 65 for KL-UCB and 45 for Thompson sampling, after about a minute on two
-cores, imports and compilation included.
+The output has the mean regret of each policy beside the theoretical rates. Its last row
+has about 65 for KL-UCB and 45 for Thompson sampling, after about a minute on two cores.
 
-    python examples/bandits.py --problem=linear
+    python bandits.py --problem linear
+
+Packages: tqdm, tyro.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
-from common import curves
-from common.flags import flag, run
-from matplotlib.figure import Figure
+import tyro
 from tqdm import tqdm
 
 import rlaxlib
@@ -62,24 +60,27 @@ import rlaxlib
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the rewards, contexts and policies.")
-    output: str = flag("results/bandits", "Folder for the regret.")
-    problem: str = flag("bernoulli", "Problem: bernoulli, switching or linear.")
-    runs: int = flag(200, "Number of bandits for each policy.")
-    pulls: int = flag(10_000, "Number of pulls of each bandit.")
-    arms: int = flag(5, "Number of arms.")
-    best_mean: float = flag(0.7, "Mean reward of the best arm.")
-    gap: float = flag(0.1, "Difference of mean rewards between an arm and the next.")
-    period: int = flag(2500, "Pulls between switches.")
-    features: int = flag(5, "Features of a context.")
-    noise: float = flag(0.1, "Standard deviation of the rewards of linear bandits.")
-    bonus_scale: float = flag(0.3, "Scale of the bonus of UCB with switching arms.")
-    temperature: float = flag(0.05, "Temperature of Boltzmann exploration.")
-    step_size: float = flag(0.1, "Step size of the gradient bandit.")
-    discount: float = flag(0.999, "Discount of discounted UCB and Thompson sampling.")
-    window: int = flag(800, "Window of sliding-window UCB, in pulls.")
+    seed: int = 0  # Seed of the rewards, contexts and policies.
+    output: str = "bandits.csv"  # File for the regrets.
+    problem: Literal["bernoulli", "switching", "linear"] = "bernoulli"  # The problem.
+    runs: int = 200  # Number of bandits for each policy.
+    pulls: int = 10_000  # Number of pulls of each bandit.
+    arms: int = 5  # Number of arms.
+    best_mean: float = 0.7  # Mean reward of the best arm.
+    gap: float = 0.1  # Difference of mean rewards between an arm and the next.
+    period: int = 2500  # Pulls between switches.
+    features: int = 5  # Features of a context.
+    noise: float = 0.1  # Standard deviation of the rewards of linear bandits.
+    bonus_scale: float = 0.3  # Scale of the bonus of UCB with switching arms.
+    temperature: float = 0.05  # Temperature of Boltzmann exploration.
+    step_size: float = 0.1  # Step size of the gradient bandit.
+    discount: float = 0.999  # Discount of discounted UCB and Thompson sampling.
+    window: int = 800  # Window of sliding-window UCB, in pulls.
+
+
+SMALL = Config(runs=4, pulls=300)  # Takes seconds, for tests.
 
 
 # --- Problems. ---
@@ -326,14 +327,6 @@ def confidence(t, config):
 # --- Simulation. ---
 
 
-class Point(NamedTuple):
-    """One point of the mean regret of a policy."""
-
-    pulls: int
-    error: float  # Standard error of the mean over bandits.
-    regret: float
-
-
 @functools.partial(jax.jit, static_argnames=("name", "config"))
 def play(key, name: str, config: Config) -> jax.Array:
     """Play one bandit by a policy; return the regret after each pull, shape `[T]`."""
@@ -354,46 +347,24 @@ def play(key, name: str, config: Config) -> jax.Array:
     return regrets
 
 
-def train(config: Config) -> dict[str, list[Point]]:
-    """Play all bandits by all policies; return the mean regret of each policy."""
+def train(config: Config) -> list[tuple[float, ...]]:
+    """Play all bandits by all policies; return pulls, mean regrets and rates."""
     pulls = np.unique(np.geomspace(1, config.pulls, 50).astype(int))
     keys = jax.random.split(jax.random.key(config.seed), config.runs)
-    curve = {}
+    columns = [pulls]
     for name in tqdm(policies(config), unit="policy"):
         regrets = jax.vmap(play, (0, None, None))(keys, name, config)[:, pulls - 1]
-        means = np.mean(regrets, axis=0).tolist()
-        errors = (np.std(regrets, axis=0) / np.sqrt(config.runs)).tolist()
-        curve[name] = list(map(Point, pulls.tolist(), errors, means))
-    return curve
+        columns.append(np.mean(regrets, axis=0))
+    columns += rates(pulls, config).values()
+    return [tuple(map(float, row)) for row in zip(*columns, strict=True)]
 
 
-@mpl.rc_context(curves.STYLE)
-def draw(regret: dict[str, list[Point]], config: Config) -> Figure:
-    """Plot the regret of all policies beside the theoretical rates, on two scales."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    logarithmic, power = figure.subplots(1, 2)
-    top = max(curve[-1].regret for curve in regret.values())
-    for name, curve in regret.items():
-        pulls, _, means = np.transpose(curve)
-        logarithmic.semilogx(pulls, means, label=name)
-        power.loglog(pulls, means)
-    styles = ["--", ":", "-."]
-    for style, (name, rate) in zip(styles, rates(pulls, config).items(), strict=False):
-        logarithmic.semilogx(pulls, rate, style, color=curves.INK, label=name)
-        power.loglog(pulls, rate, style, color=curves.INK)
-        top = min(top, 3 * rate[-1])
-    logarithmic.set(ylim=(0, 1.05 * top), title="Logarithmic regret is a line")
-    power.set(ylim=(1, None), title="A power law is a line")
-    for axes in (logarithmic, power):
-        axes.set(xlabel="pulls", ylabel="regret", xlim=(10, None))
-    figure.legend(loc="outside right center")
-    return figure
-
-
-def main(config):
-    regret = train(config)
-    curves.report(regret, "Regret", config.output, figure=draw(regret, config))
+def names(config: Config) -> list[str]:
+    """Return the names of the columns that `train` returns."""
+    return ["pulls", *policies(config), *rates(np.ones(1), config)]
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), ",".join(names(config))
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

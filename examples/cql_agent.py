@@ -2,259 +2,284 @@
 
 A soft actor-critic (SAC) that learns offline overestimates actions that are not in the
 data, and its policy prefers them. CQL adds a loss to the critics: it lowers the values
-of actions that the policy would take, and raises the values of the data's actions. The
-agent is a pytree: `agent.update(batch)` returns a new agent.
+of actions that the policy would take, and raises the values of the data's actions. With
+`--conservative-weight 0`, it is SAC.
 
 - `rlaxlib.tanh_normal_log_prob`: the log-densities of the policy's actions,
-- `rlaxlib.tanh_normal_log_prob_of_action`: the log-densities of the data's actions,
 - `rlaxlib.sac_critic_target`: the targets of the critics,
 - `rlaxlib.l2_loss`: the TD loss of the critics,
 - `rlaxlib.cql_loss`: the conservative loss of the critics,
-- `rlaxlib.sac_policy_loss`: the loss of the policy,
+- `rlaxlib.sac_policy_loss`: the loss of the policy.
 
-The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
-with many random actions before it, and is written to a file in the format of
-`common/offline.py`. `--dataset` reads any other data set of Pendulum. Behaviour cloning
-(BC) learns from the same data. `--conservative_weight=0` is SAC, learning offline.
+The data set has mixed quality: a controller plays, and a share of its actions is
+random, which differs between episodes. A random agent returns about -1200 in gymnax's
+Pendulum, and the best return is about -150; the data average about -850. Expect at
+least -250 in the final evaluation, after about 40 seconds on two cores.
 
-A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
--150. Expect about -800 in the data, less than -700 from BC and more than -250 from CQL,
-after about a minute on two cores, imports and compilation included.
+    python cql_agent.py --seed 1 --conservative-weight 1
 
-    python examples/cql_agent.py --seed=1 --conservative_weight=1
+Packages: flax, gymnax, optax, tqdm, tyro.
 """
 
 import dataclasses
 import functools
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-import sac_agent
-from common import curves, offline, pendulum
-from common.flags import flag, run
-from common.networks import MLP, critics
-from common.train_state import TrainState, target_update
+import tyro
 from flax import linen as nn
-from flax import struct
+from gymnax.environments.classic_control.pendulum import Pendulum
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the networks, data set and environment.")
-    output: str = flag("results/cql_agent", "Folder for data set and learning curves.")
-    dataset: str = flag("", "Data set to read; if empty, one is made.")
-    data_random_steps: int = flag(4000, "Steps with random actions in the data set.")
-    data_train_steps: int = flag(6000, "Steps of a learning SAC agent in the data set.")
-    train_steps: int = flag(8000, "Training batches.")
-    eval_episodes: int = flag(32, "Episodes per evaluation, with median actions.")
-    eval_interval: int = flag(1000, "Batches between evaluations.")
-    batch_size: int = flag(128, "Transitions per batch.")
-    hidden_units: int = flag(64, "Units of each of the two hidden layers.")
-    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
-    discount: float = flag(0.99, "Discount factor.")
-    tau: float = flag(0.01, "Step size of the target critics.")
-    temperature: float = flag(0.1, "Weight of the entropy of the policy.")
-    conservative_weight: float = flag(5.0, "Weight of the conservative loss.")
-    num_samples: int = flag(4, "Actions of each kind in the conservative loss.")
+    seed: int = 0  # Seed of the networks, data set and environment.
+    output: str = "cql_agent.csv"  # File for the learning curve.
+    data_episodes: int = 50  # Episodes in the data set.
+    evaluations: int = 8  # Number of evaluations.
+    eval_interval: int = 1000  # Gradient steps between evaluations.
+    eval_episodes: int = 32  # Episodes per evaluation, with median actions.
+    batch_size: int = 128  # Transitions per batch.
+    learning_rate: float = 1e-3  # Learning rate of Adam.
+    discount: float = 0.99  # Discount factor.
+    tau: float = 0.01  # Step size of the target critics.
+    temperature: float = 0.1  # Weight of the entropy of the policy.
+    conservative_weight: float = 5.0  # Weight of the conservative loss.
+    num_samples: int = 4  # Actions of each kind in the conservative loss.
 
 
-# --- Agent: modules and losses. ---
+SMALL = Config(data_episodes=10, evaluations=2, eval_interval=200)  # For tests.
 
 
-class Actor(nn.Module):
-    """Mean and standard deviation of a tanh-Gaussian policy, before the tanh."""
+class Transition(NamedTuple):
+    """Transitions, [N, ...], in any order."""
 
-    hidden_units: int
-    action_size: int
+    observation_tm1: Any
+    a_tm1: Any  # In [-1, 1].
+    r_t: Any
+    discount_t: Any  # 0 at a terminal step, else 1.
+    observation_t: Any  # Before a reset.
+
+
+# --- Agent: networks, loss and update. ---
+
+
+class MLP(nn.Module):
+    """Two hidden layers, and a linear one."""
+
+    outputs: int
 
     @nn.compact
-    def __call__(self, observations):
-        x = MLP((self.hidden_units, self.hidden_units))(observations)
-        mu = nn.Dense(self.action_size)(x)
-        log_sigma = jnp.clip(nn.Dense(self.action_size)(x), -5.0, 2.0)
-        return mu, jnp.exp(log_sigma)
+    def __call__(self, *inputs):
+        x = jnp.concatenate(inputs, axis=-1)
+        for _ in range(2):
+            x = nn.relu(nn.Dense(64)(x))
+        return nn.Dense(self.outputs)(x)
 
 
-class BCAgent(struct.PyTreeNode):
-    """An agent trained by behaviour cloning."""
-
-    actor: TrainState
-
-    @jax.jit
-    def sample_actions(self, observations, *, seed, temperature=1.0):
-        """Sample actions, shape `[..., D]`; the median at a temperature of 0."""
-        mu, sigma = self.actor(observations)
-        return jnp.tanh(mu + temperature * sigma * jax.random.normal(seed, mu.shape))
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-
-        def loss(params):
-            mu, sigma = self.actor(batch.observations, params=params)
-            log_probs = jax.vmap(rlaxlib.tanh_normal_log_prob_of_action)(
-                batch.actions, mu, sigma
-            )
-            bc_loss = -jnp.mean(log_probs)
-            return bc_loss, {"actor_loss": bc_loss}
-
-        actor, info = self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)
-        return self.replace(actor=actor), info
+ACTION_SIZE = 1
+ACTOR, CRITIC = MLP(2 * ACTION_SIZE), MLP(1)
 
 
-class CQLAgent(BCAgent):
-    """An agent trained by conservative Q-learning."""
-
-    key: jax.Array
-    critic: TrainState
-    target_critic: TrainState
-    discount: float = struct.field(pytree_node=False)
-    tau: float = struct.field(pytree_node=False)
-    temperature: float = struct.field(pytree_node=False)
-    conservative_weight: float = struct.field(pytree_node=False)
-    num_samples: int = struct.field(pytree_node=False)
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-        key, critic_key, actor_key = jax.random.split(self.key, 3)
-        critic, critic_info = self._update_critic(batch, critic_key)
-        agent = self.replace(key=key, critic=critic)
-        actor, actor_info = agent._update_actor(batch, actor_key)
-        target_critic = target_update(critic, self.target_critic, self.tau)
-        agent = agent.replace(actor=actor, target_critic=target_critic)
-        return agent, {**critic_info, **actor_info}
-
-    def _update_critic(self, batch, key):
-        target_key, key = jax.random.split(key)
-        actions, log_probs = self._sample(
-            self.actor.params, batch.next_observations, target_key
-        )
-        targets = jax.vmap(rlaxlib.sac_critic_target, (0, 0, 0, 0, None))(
-            batch.rewards,
-            self.discount * batch.discounts,
-            self.target_critic(batch.next_observations, actions),
-            log_probs,
-            self.temperature,
-        )
-        samples, log_prob_samples = self._sample_for_critic(batch, key)
-        conservative_loss = jax.vmap(  # Over critics, then over the batch.
-            jax.vmap(rlaxlib.cql_loss, (0, 1, None)), (0, 1, 1)
-        )
-
-        def loss(params):
-            critic = functools.partial(self.critic, params=params)
-            q = critic(batch.observations, batch.actions)  # [B, N]
-            # [K, B, N]: the values of K sampled actions.
-            q_samples = jax.vmap(critic, (None, 0))(batch.observations, samples)
-            td_loss = jnp.mean(rlaxlib.l2_loss(q - targets[:, None]))
-            gap = jnp.mean(conservative_loss(q, q_samples, log_prob_samples))
-            critic_loss = td_loss + self.conservative_weight * gap
-            return critic_loss, {"td_loss": td_loss, "gap": gap, "q": jnp.mean(q)}
-
-        return self.critic.apply_loss_fn(loss_fn=loss, has_aux=True)
-
-    def _update_actor(self, batch, key):
-        def loss(params):
-            actions, log_probs = self._sample(params, batch.observations, key)
-            q = self.critic(batch.observations, actions)
-            losses = jax.vmap(rlaxlib.sac_policy_loss, (0, 0, None))(
-                log_probs, q, self.temperature
-            )
-            actor_loss = jnp.mean(losses)
-            info = {"actor_loss": actor_loss, "entropy": -jnp.mean(log_probs)}
-            return actor_loss, info
-
-        return self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)
-
-    def _sample(self, params, observations, key):
-        """Sample an action for each observation; return it and its log-density."""
-        mu, sigma = self.actor(observations, params=params)
-        u = mu + sigma * jax.random.normal(key, mu.shape)
-        return jnp.tanh(u), jax.vmap(rlaxlib.tanh_normal_log_prob)(u, mu, sigma)
-
-    def _sample_for_critic(self, batch, key):
-        """Sample the actions whose values are lowered, and their log-densities.
-
-        Returns:
-            Actions, `[K, B, D]`, and their log-densities, `[K, B]`: a third is uniform,
-            a third is from the policy, and a third from the policy in the next state.
-        """
-        keys = jax.random.split(key, (3, self.num_samples))
-        sample = jax.vmap(self._sample, (None, None, 0))
-        here = sample(self.actor.params, batch.observations, keys[0])
-        there = sample(self.actor.params, batch.next_observations, keys[1])
-        uniform = jax.random.uniform(keys[2, 0], here[0].shape, minval=-1.0)
-        density = 0.5 ** batch.actions.shape[-1]  # On the box [-1, 1].
-        log_density = jnp.full(here[1].shape, jnp.log(density))
-        return jax.tree.map(
-            lambda *xs: jnp.concatenate(xs), here, there, (uniform, log_density)
-        )
+def policy(params, observation):
+    """Return the mean and the standard deviation before the tanh."""
+    mean, log_stddev = jnp.split(ACTOR.apply(params, observation), 2, axis=-1)
+    return mean, jnp.exp(jnp.clip(log_stddev, -5.0, 2.0))
 
 
-def make_agents(key, config) -> tuple[BCAgent, CQLAgent]:
-    """Initialise the modules and the optimizers of both agents."""
-    key, actor_key, critic_key = jax.random.split(key, 3)
-    observations = jnp.zeros((1, pendulum.OBSERVATION_SIZE))
-    actions = jnp.zeros((1, pendulum.ACTION_SIZE))
+def sample(params, key, observation):
+    """Sample an action for each observation; return it and its log-density, [B]."""
+    mean, stddev = policy(params, observation)
+    u = mean + stddev * jax.random.normal(key, mean.shape)
+    return jnp.tanh(u), jax.vmap(rlaxlib.tanh_normal_log_prob)(u, mean, stddev)
 
-    actor = Actor(config.hidden_units, pendulum.ACTION_SIZE)
-    critic = critics(2, (config.hidden_units, config.hidden_units))
-    actor_params = actor.init(actor_key, observations)["params"]
-    critic_params = critic.init(critic_key, observations, actions)["params"]
 
-    adam = optax.adam(config.learning_rate)
-    actor_state = TrainState.create(actor, actor_params, adam)
-    cql = CQLAgent(
-        actor=actor_state,
-        key=key,
-        critic=TrainState.create(critic, critic_params, adam),
-        target_critic=TrainState.create(critic, critic_params),
-        discount=config.discount,
-        tau=config.tau,
-        temperature=config.temperature,
-        conservative_weight=config.conservative_weight,
-        num_samples=config.num_samples,
+def values(params, observation, action):
+    """Return the values of both critics, [2, B]."""
+    q = jax.vmap(CRITIC.apply, (0, None, None))(params, observation, action)
+    return q.squeeze(-1)
+
+
+def loss(params, target_critic, batch, key, config):
+    """Return the loss of critics and policy; each trains its own parameters."""
+    fixed, keys = jax.lax.stop_gradient(params), jax.random.split(key, 3)
+
+    a_t, log_prob_t = sample(fixed["actor"], keys[0], batch.observation_t)
+    targets = rlaxlib.sac_critic_target(
+        batch.r_t,
+        config.discount * batch.discount_t,
+        values(target_critic, batch.observation_t, a_t),  # The minimum counts.
+        log_prob_t,
+        config.temperature,
     )
-    return BCAgent(actor_state), cql
+    q = values(params["critic"], batch.observation_tm1, batch.a_tm1)  # [2, B]
+    td_loss = jnp.mean(rlaxlib.l2_loss(q - targets))
+
+    actions, log_probs = sample_for_critic(fixed["actor"], keys[1], batch, config)
+    q_samples = jax.vmap(values, (None, None, 0))(
+        params["critic"], batch.observation_tm1, actions
+    )  # [K, 2, B]
+    cql_loss = jax.vmap(rlaxlib.cql_loss, (0, 1, 1))  # Over the batch.
+    cql_loss = jax.vmap(cql_loss, (0, 1, None))  # Over critics.
+    gap = jnp.mean(cql_loss(q, q_samples, log_probs))
+
+    action, log_prob = sample(params["actor"], keys[2], batch.observation_tm1)
+    q = values(fixed["critic"], batch.observation_tm1, action)
+    actor_loss = rlaxlib.sac_policy_loss(log_prob, q, config.temperature)
+    return td_loss + config.conservative_weight * gap + jnp.mean(actor_loss)
+
+
+def sample_for_critic(actor, key, batch, config):
+    """Sample the actions whose values are lowered, and their log-densities.
+
+    Returns:
+        Actions, [K, B, D], and their log-densities, [K, B]: a third is uniform, a third
+        is from the policy, and a third from the policy in the next state.
+    """
+    keys = jax.random.split(key, (3, config.num_samples))
+    sample_each = jax.vmap(sample, (None, 0, None))
+    here = sample_each(actor, keys[0], batch.observation_tm1)
+    there = sample_each(actor, keys[1], batch.observation_t)
+    uniform = jax.random.uniform(keys[2, 0], here[0].shape, minval=-1.0)
+    log_density = jnp.full_like(here[1], ACTION_SIZE * jnp.log(0.5))  # On [-1, 1].
+    return jax.tree.map(
+        lambda *each: jnp.concatenate(each), here, there, (uniform, log_density)
+    )
+
+
+class Agent(NamedTuple):
+    """Parameters, those of the target critics, and the state of the optimizer."""
+
+    params: Any
+    target_critic: Any
+    opt_state: Any
+
+
+def learn(agent, batch, key, config) -> Agent:
+    """Take one gradient step on a batch, and move the target critics."""
+    params, target_critic, opt_state = agent
+    grads = jax.grad(loss)(params, target_critic, batch, key, config)
+    updates, opt_state = optax.adam(config.learning_rate).update(grads, opt_state)
+    params = optax.apply_updates(params, updates)
+    target_critic = optax.incremental_update(
+        params["critic"], target_critic, config.tau
+    )
+    return Agent(params, target_critic, opt_state)
+
+
+def make_agent(key, observation, config) -> Agent:
+    """Initialise the networks and the optimizer."""
+    keys, action = jax.random.split(key, 3), jnp.zeros(ACTION_SIZE)
+    init_critics = jax.vmap(CRITIC.init, (0, None, None))
+    params = {
+        "actor": ACTOR.init(keys[0], observation),
+        "critic": init_critics(keys[1:], observation, action),
+    }
+    opt_state = optax.adam(config.learning_rate).init(params)
+    return Agent(params, params["critic"], opt_state)
+
+
+# --- Data set and environment. ---
+
+ENVIRONMENT = Pendulum()
+EPISODE_STEPS = ENVIRONMENT.default_params.max_steps_in_episode
+
+
+def play(key, choose) -> Transition:
+    """Play an episode with `choose`, from key and observation to an action."""
+
+    def step(carry, key):
+        observation, state = carry
+        act_key, step_key = jax.random.split(key)
+        action = choose(act_key, observation)
+        torque = ENVIRONMENT.default_params.max_torque * action
+        next_observation, state, reward, terminated, _, info = ENVIRONMENT.step(
+            step_key, state, torque
+        )
+        transition = Transition(
+            *(observation, action, reward, 1.0 - terminated),
+            info["final_observation"],
+        )
+        return (next_observation, state), transition
+
+    keys = jax.random.split(key, EPISODE_STEPS)
+    return jax.lax.scan(step, ENVIRONMENT.reset(key), keys)[1]
+
+
+def controller(observation):
+    """Return an action that swings the pendulum up, and balances it."""
+    cos, sin, velocity = observation
+    angle, energy = jnp.arctan2(sin, cos), velocity**2 / 2 + 15.0 * (cos - 1.0)
+    balance = -3.0 * angle - 0.75 * velocity
+    swing = -jnp.sign(velocity * energy)
+    return jnp.clip(jnp.where(jnp.abs(angle) < 0.5, balance, swing), -1.0, 1.0)
+
+
+@functools.partial(jax.jit, static_argnames="episodes")
+def collect(key, episodes) -> Transition:
+    """Return a data set of episodes with 40 to 100 % of random actions."""
+
+    def one(key):
+        share = jax.random.uniform(key, minval=0.4)
+
+        def choose(key, observation):
+            if_key, act_key = jax.random.split(key)
+            random = jax.random.uniform(act_key, minval=-1.0)
+            is_random = jax.random.bernoulli(if_key, share)
+            return jnp.where(is_random, random, controller(observation))[None]
+
+        return play(key, choose)
+
+    data = jax.vmap(one)(jax.random.split(key, episodes))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), data)
 
 
 # --- Training. ---
 
 
-def make_dataset(config: Config) -> offline.Transitions:
-    """Write and return the experience of a short run of SAC."""
-    path = str(Path(config.output) / "dataset.npz")
-    sac_config = sac_agent.Config(
-        seed=config.seed,
-        dataset=path,
-        random_steps=config.data_random_steps,
-        train_steps=config.data_train_steps,
-        eval_interval=config.data_train_steps,
-    )
-    sac_agent.train(sac_config)
-    return offline.load(path)
+@functools.partial(jax.jit, static_argnames="config")
+def improve(agent, data, key, config):
+    """Return the agent after updates, and its mean return with median actions."""
+
+    def step(agent, key):
+        batch_key, key = jax.random.split(key)
+        indices = jax.random.randint(batch_key, (config.batch_size,), 0, len(data.r_t))
+        batch = jax.tree.map(lambda x: x[indices], data)
+        return learn(agent, batch, key, config), None
+
+    agent, _ = jax.lax.scan(step, agent, jax.random.split(key, config.eval_interval))
+
+    def act(_, observation):
+        return jnp.tanh(policy(agent.params["actor"], observation)[0])
+
+    keys = jax.random.split(key, config.eval_episodes)
+    episodes = jax.vmap(lambda key: play(key, act))(keys)
+    return agent, jnp.mean(jnp.sum(episodes.r_t, axis=1))
 
 
-def train(config: Config) -> dict[str, list[pendulum.OfflineEvaluation]]:
-    """Read or make a data set; return the learning curves of CQL and BC."""
-    data = offline.load(config.dataset) if config.dataset else make_dataset(config)
-    bc, cql = make_agents(jax.random.key(config.seed), config)
-    return {
-        "CQL": pendulum.train_offline(cql, data, config)[1],
-        "BC": pendulum.train_offline(bc, data, config)[1],
-    }
-
-
-def main(config):
-    curves.report(train(config), "Conservative Q-learning on Pendulum", config.output)
+def train(config: Config) -> list[tuple[int, float, float]]:
+    """Train an agent; return its returns, and those of the data, over updates."""
+    data_key, agent_key, key = jax.random.split(jax.random.key(config.seed), 3)
+    data = collect(data_key, config.data_episodes)
+    data_return = float(jnp.sum(data.r_t)) / config.data_episodes
+    agent, curve = make_agent(agent_key, data.observation_t[0], config), []
+    for number in (progress := trange(1, config.evaluations + 1)):
+        improve_key = jax.random.fold_in(key, number)
+        agent, eval_return = improve(agent, data, improve_key, config)
+        curve.append((number * config.eval_interval, float(eval_return), data_return))
+        progress.set_postfix_str(f"return {eval_return:.0f}")
+    return curve
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "step,agent,data"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -6,241 +6,264 @@ velocity from noise to an action of the data, and an action is the solution of t
 from noise, by Euler's method. The gradient of a value through all steps of a flow is
 slow and unstable, so FQL trains the flow by behaviour cloning only. Besides, it trains
 a policy with one step from noise to an action, which learns both to end where the flow
-ends and to maximise the value. The agent is a pytree: `agent.update(batch)` returns a
-new agent.
+ends and to maximise the value. With `--bc`, the flow itself acts.
 
 - `rlaxlib.flow_matching_sample`: the points of the paths, and their velocities,
 - `rlaxlib.flow_matching_loss`: the loss of the flow, and that of the distillation,
-- `rlaxlib.ensemble_value`: the mean value of two critics,
-- `rlaxlib.td_learning`: the TD errors of the critics,
-- `rlaxlib.l2_loss`: their loss.
+- `rlaxlib.l2_loss`: the loss of the critics.
 
-The data set is that of `cql_agent.py`, of mixed quality: all experience of a short run
-of `sac_agent.py`, with many random actions before it. `--dataset` reads any other data
-set of Pendulum. The flow alone imitates the data (BC), and is evaluated too. The weight
-of the distillation fits this scale of rewards. A higher one keeps closer to the data.
+The data set has mixed quality: a controller plays, and a share of its actions is
+random, which differs between episodes. A random agent returns about -1200 in gymnax's
+Pendulum, and the best return is about -150; the data average about -850. Expect at
+least -250 in the final evaluation, after about 30 seconds on two cores. The weight of
+the distillation fits this scale of rewards: a higher one keeps closer to the data.
 
-A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
--150. Expect about -800 in the data, less than -700 from BC and more than -250 from FQL,
-after about a minute on two cores, imports and compilation included.
+    python fql_agent.py --seed 1 --weight 10
 
-    python examples/fql_agent.py --seed=1 --weight=10
+Packages: flax, gymnax, optax, tqdm, tyro.
 """
 
 import dataclasses
 import functools
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-import sac_agent
-from common import curves, offline, pendulum
-from common.flags import flag, run
-from common.networks import MLP, critics
-from common.train_state import TrainState, target_update
+import tyro
 from flax import linen as nn
-from flax import struct
+from gymnax.environments.classic_control.pendulum import Pendulum
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the networks, data set and environment.")
-    output: str = flag("results/fql_agent", "Folder for data set and learning curves.")
-    dataset: str = flag("", "Data set to read; if empty, one is made.")
-    data_random_steps: int = flag(4000, "Steps with random actions in the data set.")
-    data_train_steps: int = flag(6000, "Steps of a learning SAC agent in the data set.")
-    train_steps: int = flag(8000, "Training batches.")
-    eval_episodes: int = flag(32, "Episodes per evaluation, with sampled actions.")
-    eval_interval: int = flag(1000, "Batches between evaluations.")
-    batch_size: int = flag(128, "Transitions per batch.")
-    hidden_units: int = flag(64, "Units of each of the two hidden layers.")
-    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
-    discount: float = flag(0.99, "Discount factor.")
-    tau: float = flag(0.01, "Step size of the target critics.")
-    flow_steps: int = flag(10, "Steps of Euler's method.")
-    weight: float = flag(3.0, "Weight of the distillation loss, relative to values.")
+    seed: int = 0  # Seed of the networks, data set and environment.
+    output: str = "fql_agent.csv"  # File for the learning curve.
+    bc: bool = False  # Whether the flow acts, which clones the behaviour.
+    data_episodes: int = 50  # Episodes in the data set.
+    evaluations: int = 8  # Number of evaluations.
+    eval_interval: int = 1000  # Gradient steps between evaluations.
+    eval_episodes: int = 32  # Episodes per evaluation, with sampled actions.
+    batch_size: int = 128  # Transitions per batch.
+    learning_rate: float = 1e-3  # Learning rate of Adam.
+    discount: float = 0.99  # Discount factor.
+    tau: float = 0.01  # Step size of the target critics.
+    flow_steps: int = 10  # Steps of Euler's method.
+    weight: float = 3.0  # Weight of the distillation loss, relative to values.
 
 
-# --- Agent: modules and losses. ---
+SMALL = Config(data_episodes=10, evaluations=2, eval_interval=200)  # For tests.
 
 
-class Policy(nn.Module):
-    """A network from observations and further vectors to D numbers."""
+class Transition(NamedTuple):
+    """Transitions, [N, ...], in any order."""
 
-    hidden_units: int
-    action_size: int
+    observation_tm1: Any
+    a_tm1: Any  # In [-1, 1].
+    r_t: Any
+    discount_t: Any  # 0 at a terminal step, else 1.
+    observation_t: Any  # Before a reset.
+
+
+# --- Agent: networks, loss and update. ---
+
+
+class MLP(nn.Module):
+    """Two hidden layers, and a linear one."""
+
+    outputs: int
 
     @nn.compact
-    def __call__(self, observations, *inputs):
-        x = jnp.concatenate([observations, *inputs], axis=-1)
-        x = MLP((self.hidden_units, self.hidden_units))(x)
-        return nn.Dense(self.action_size)(x)
+    def __call__(self, *inputs):
+        x = jnp.concatenate(inputs, axis=-1)
+        for _ in range(2):
+            x = nn.relu(nn.Dense(64)(x))
+        return nn.Dense(self.outputs)(x)
 
 
-class FlowAgent(struct.PyTreeNode):
-    """A flow policy, trained by behaviour cloning."""
-
-    key: jax.Array
-    flow: TrainState  # From observations, points and times to velocities.
-    flow_steps: int = struct.field(pytree_node=False)
-
-    @jax.jit
-    def sample_actions(self, observations, *, seed, temperature=1.0):
-        """Sample actions, shape `[..., D]`, at any temperature."""
-        shape = (*observations.shape[:-1], pendulum.ACTION_SIZE)
-        actions = self.act(observations, jax.random.normal(seed, shape))
-        return jnp.clip(actions, -1.0, 1.0)
-
-    def act(self, observations, noise):
-        """Return actions from noise."""
-        return self.solve(observations, noise)
-
-    def solve(self, observations, noise):
-        """Return the ends of the flow from noise, by Euler's method."""
-
-        def step(x, t):
-            times = jnp.full((*x.shape[:-1], 1), t)
-            return x + self.flow(observations, x, times) / self.flow_steps, None
-
-        times = jnp.arange(self.flow_steps) / self.flow_steps
-        return jax.lax.scan(step, noise, times)[0]
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-        key, flow_key = jax.random.split(self.key)
-        keys = jax.random.split(flow_key, len(batch.actions))
-        x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.actions)
-
-        def loss(params):
-            prediction = self.flow(batch.observations, x, t[:, None], params=params)
-            flow_loss = jnp.mean(rlaxlib.flow_matching_loss(prediction, velocity))
-            return flow_loss, {"flow_loss": flow_loss}
-
-        flow, info = self.flow.apply_loss_fn(loss_fn=loss, has_aux=True)
-        return self.replace(key=key, flow=flow), info
+ACTION_SIZE = 1
+ACTOR, FLOW, CRITIC = MLP(ACTION_SIZE), MLP(ACTION_SIZE), MLP(1)
 
 
-class FQLAgent(FlowAgent):
-    """A flow Q-learning agent, which acts by a policy of one step."""
+def loss(params, target_critic, batch, key, config):
+    """Return the loss of flow, critics and policy; each trains its own parameters."""
+    fixed, keys = jax.lax.stop_gradient(params), jax.random.split(key, 3)
+    flow_keys = jax.random.split(keys[0], len(batch.r_t))
+    x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(flow_keys, batch.a_tm1)
+    prediction = FLOW.apply(params["flow"], batch.observation_tm1, x, t[:, None])
+    flow_loss = jnp.mean(rlaxlib.flow_matching_loss(prediction, velocity))
 
-    actor: TrainState  # From observations and noise to actions.
-    critic: TrainState
-    target_critic: TrainState
-    discount: float = struct.field(pytree_node=False)
-    tau: float = struct.field(pytree_node=False)
-    weight: float = struct.field(pytree_node=False)
+    noise = jax.random.normal(keys[1], batch.a_tm1.shape)
+    a_t = jnp.clip(ACTOR.apply(fixed["actor"], batch.observation_t, noise), -1.0, 1.0)
+    v_t = jnp.mean(values(target_critic, batch.observation_t, a_t), axis=0)
+    targets = batch.r_t + config.discount * batch.discount_t * v_t
+    q = values(params["critic"], batch.observation_tm1, batch.a_tm1)  # [2, B]
+    critic_loss = jnp.mean(rlaxlib.l2_loss(q - targets))
 
-    def act(self, observations, noise):
-        """Return actions from noise, in one step."""
-        return self.actor(observations, noise)
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-        agent, flow_info = super().update(batch)
-        key, critic_key, actor_key = jax.random.split(agent.key, 3)
-        critic, critic_info = self._update_critic(batch, critic_key)
-        agent = agent.replace(key=key, critic=critic)
-        actor, actor_info = agent._update_actor(batch, actor_key)
-        target_critic = target_update(critic, self.target_critic, self.tau)
-        agent = agent.replace(actor=actor, target_critic=target_critic)
-        return agent, {**flow_info, **critic_info, **actor_info}
-
-    def _update_critic(self, batch, key):
-        actions = self.sample_actions(batch.next_observations, seed=key)
-        q_t = self.target_critic(batch.next_observations, actions)
-        v_t = jax.vmap(functools.partial(rlaxlib.ensemble_value, kind="mean"))(q_t)
-        td_learning = jax.vmap(rlaxlib.td_learning)  # Over the batch.
-        td_learning = jax.vmap(td_learning, (1, None, None, None), 1)  # Over critics.
-
-        def loss(params):
-            q = self.critic(batch.observations, batch.actions, params=params)
-            discounts = self.discount * batch.discounts
-            td_errors = td_learning(q, batch.rewards, discounts, v_t)
-            td_loss = jnp.mean(rlaxlib.l2_loss(td_errors))
-            return td_loss, {"td_loss": td_loss, "q": jnp.mean(q)}
-
-        return self.critic.apply_loss_fn(loss_fn=loss, has_aux=True)
-
-    def _update_actor(self, batch, key):
-        noise = jax.random.normal(key, batch.actions.shape)
-        ends = self.solve(batch.observations, noise)
-
-        def loss(params):
-            actions = self.actor(batch.observations, noise, params=params)
-            distillation = jnp.mean(rlaxlib.flow_matching_loss(actions, ends))
-            q = self.critic(batch.observations, jnp.clip(actions, -1.0, 1.0))
-            actor_loss = self.weight * distillation - jnp.mean(q)
-            return actor_loss, {"actor_loss": actor_loss, "distillation": distillation}
-
-        return self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)
+    noise = jax.random.normal(keys[2], batch.a_tm1.shape)
+    ends = solve(fixed["flow"], batch.observation_tm1, noise, config)
+    action = ACTOR.apply(params["actor"], batch.observation_tm1, noise)
+    distillation = jnp.mean(rlaxlib.flow_matching_loss(action, ends))
+    action = jnp.clip(action, -1.0, 1.0)
+    value = jnp.mean(values(fixed["critic"], batch.observation_tm1, action))
+    return flow_loss + critic_loss + config.weight * distillation - value
 
 
-def make_agents(key, config) -> tuple[FlowAgent, FQLAgent]:
-    """Initialise the modules and the optimizers of both agents."""
-    key, flow_key, actor_key, critic_key = jax.random.split(key, 4)
-    observations = jnp.zeros((1, pendulum.OBSERVATION_SIZE))
-    actions = jnp.zeros((1, pendulum.ACTION_SIZE))
+def values(params, observation, action):
+    """Return the values of both critics, [2, B]."""
+    q = jax.vmap(CRITIC.apply, (0, None, None))(params, observation, action)
+    return q.squeeze(-1)
 
-    policy = Policy(config.hidden_units, pendulum.ACTION_SIZE)
-    critic = critics(2, (config.hidden_units, config.hidden_units))
-    flow_inputs = observations, actions, jnp.zeros((1, 1))
-    flow_params = policy.init(flow_key, *flow_inputs)["params"]
-    actor_params = policy.init(actor_key, observations, actions)["params"]
-    critic_params = critic.init(critic_key, observations, actions)["params"]
 
-    adam = optax.adam(config.learning_rate)
-    flow = TrainState.create(policy, flow_params, adam)
-    fql = FQLAgent(
-        key=key,
-        flow=flow,
-        flow_steps=config.flow_steps,
-        actor=TrainState.create(policy, actor_params, adam),
-        critic=TrainState.create(critic, critic_params, adam),
-        target_critic=TrainState.create(critic, critic_params),
-        discount=config.discount,
-        tau=config.tau,
-        weight=config.weight,
+def solve(params, observation, noise, config):
+    """Return the ends of the flow from noise, by Euler's method."""
+
+    def step(x, t):
+        times = jnp.full((*x.shape[:-1], 1), t)
+        return x + FLOW.apply(params, observation, x, times) / config.flow_steps, None
+
+    return jax.lax.scan(step, noise, jnp.arange(config.flow_steps) / config.flow_steps)[
+        0
+    ]
+
+
+class Agent(NamedTuple):
+    """Parameters, those of the target critics, and the state of the optimizer."""
+
+    params: Any
+    target_critic: Any
+    opt_state: Any
+
+
+def learn(agent, batch, key, config) -> Agent:
+    """Take one gradient step on a batch, and move the target critics."""
+    params, target_critic, opt_state = agent
+    grads = jax.grad(loss)(params, target_critic, batch, key, config)
+    updates, opt_state = optax.adam(config.learning_rate).update(grads, opt_state)
+    params = optax.apply_updates(params, updates)
+    target_critic = optax.incremental_update(
+        params["critic"], target_critic, config.tau
     )
-    return FlowAgent(key, flow, config.flow_steps), fql
+    return Agent(params, target_critic, opt_state)
+
+
+def make_agent(key, observation, config) -> Agent:
+    """Initialise the networks and the optimizer."""
+    keys, action = jax.random.split(key, 4), jnp.zeros(ACTION_SIZE)
+    init_critics = jax.vmap(CRITIC.init, (0, None, None))
+    params = {
+        "actor": ACTOR.init(keys[0], observation, action),
+        "flow": FLOW.init(keys[1], observation, action, jnp.zeros(1)),
+        "critic": init_critics(keys[2:], observation, action),
+    }
+    opt_state = optax.adam(config.learning_rate).init(params)
+    return Agent(params, params["critic"], opt_state)
+
+
+# --- Data set and environment. ---
+
+ENVIRONMENT = Pendulum()
+EPISODE_STEPS = ENVIRONMENT.default_params.max_steps_in_episode
+
+
+def play(key, choose) -> Transition:
+    """Play an episode with `choose`, from key and observation to an action."""
+
+    def step(carry, key):
+        observation, state = carry
+        act_key, step_key = jax.random.split(key)
+        action = choose(act_key, observation)
+        torque = ENVIRONMENT.default_params.max_torque * action
+        next_observation, state, reward, terminated, _, info = ENVIRONMENT.step(
+            step_key, state, torque
+        )
+        transition = Transition(
+            *(observation, action, reward, 1.0 - terminated),
+            info["final_observation"],
+        )
+        return (next_observation, state), transition
+
+    keys = jax.random.split(key, EPISODE_STEPS)
+    return jax.lax.scan(step, ENVIRONMENT.reset(key), keys)[1]
+
+
+def controller(observation):
+    """Return an action that swings the pendulum up, and balances it."""
+    cos, sin, velocity = observation
+    angle, energy = jnp.arctan2(sin, cos), velocity**2 / 2 + 15.0 * (cos - 1.0)
+    balance = -3.0 * angle - 0.75 * velocity
+    swing = -jnp.sign(velocity * energy)
+    return jnp.clip(jnp.where(jnp.abs(angle) < 0.5, balance, swing), -1.0, 1.0)
+
+
+@functools.partial(jax.jit, static_argnames="episodes")
+def collect(key, episodes) -> Transition:
+    """Return a data set of episodes with 40 to 100 % of random actions."""
+
+    def one(key):
+        share = jax.random.uniform(key, minval=0.4)
+
+        def choose(key, observation):
+            if_key, act_key = jax.random.split(key)
+            random = jax.random.uniform(act_key, minval=-1.0)
+            is_random = jax.random.bernoulli(if_key, share)
+            return jnp.where(is_random, random, controller(observation))[None]
+
+        return play(key, choose)
+
+    data = jax.vmap(one)(jax.random.split(key, episodes))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), data)
 
 
 # --- Training. ---
 
 
-def make_dataset(config: Config) -> offline.Transitions:
-    """Write and return the experience of a short run of SAC."""
-    path = str(Path(config.output) / "dataset.npz")
-    sac_config = sac_agent.Config(
-        seed=config.seed,
-        dataset=path,
-        random_steps=config.data_random_steps,
-        train_steps=config.data_train_steps,
-        eval_interval=config.data_train_steps,
-    )
-    sac_agent.train(sac_config)
-    return offline.load(path)
+@functools.partial(jax.jit, static_argnames="config")
+def improve(agent, data, key, config):
+    """Return the agent after updates, and its mean return."""
+
+    def step(agent, key):
+        batch_key, key = jax.random.split(key)
+        indices = jax.random.randint(batch_key, (config.batch_size,), 0, len(data.r_t))
+        batch = jax.tree.map(lambda x: x[indices], data)
+        return learn(agent, batch, key, config), None
+
+    agent, _ = jax.lax.scan(step, agent, jax.random.split(key, config.eval_interval))
+
+    def act(key, observation):
+        noise = jax.random.normal(key, (ACTION_SIZE,))
+        if config.bc:
+            action = solve(agent.params["flow"], observation, noise, config)
+        else:
+            action = ACTOR.apply(agent.params["actor"], observation, noise)
+        return jnp.clip(action, -1.0, 1.0)
+
+    keys = jax.random.split(key, config.eval_episodes)
+    episodes = jax.vmap(lambda key: play(key, act))(keys)
+    return agent, jnp.mean(jnp.sum(episodes.r_t, axis=1))
 
 
-def train(config: Config) -> dict[str, list[pendulum.OfflineEvaluation]]:
-    """Read or make a data set; return the learning curves of FQL and BC."""
-    data = offline.load(config.dataset) if config.dataset else make_dataset(config)
-    bc, fql = make_agents(jax.random.key(config.seed), config)
-    return {
-        "FQL": pendulum.train_offline(fql, data, config)[1],
-        "BC": pendulum.train_offline(bc, data, config)[1],
-    }
-
-
-def main(config):
-    curves.report(train(config), "Flow Q-learning on Pendulum", config.output)
+def train(config: Config) -> list[tuple[int, float, float]]:
+    """Train an agent; return its returns, and those of the data, over updates."""
+    data_key, agent_key, key = jax.random.split(jax.random.key(config.seed), 3)
+    data = collect(data_key, config.data_episodes)
+    data_return = float(jnp.sum(data.r_t)) / config.data_episodes
+    agent, curve = make_agent(agent_key, data.observation_t[0], config), []
+    for number in (progress := trange(1, config.evaluations + 1)):
+        improve_key = jax.random.fold_in(key, number)
+        agent, eval_return = improve(agent, data, improve_key, config)
+        curve.append((number * config.eval_interval, float(eval_return), data_return))
+        progress.set_postfix_str(f"return {eval_return:.0f}")
+    return curve
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "step,agent,data"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -3,245 +3,248 @@
 IQL learns offline, without evaluating an action that is not in the data. The state
 value is an expectile of the values of the data's actions, close to their maximum. The
 critics learn from it, and the policy imitates the data's actions, weighted by their
-advantages. The agent is a pytree: `agent.update(batch)` returns a new agent.
+advantages. With `--bc`, all weights are 1: behaviour cloning of the same data.
 
 - `rlaxlib.iql_value_loss`: the loss of the state value,
 - `rlaxlib.l2_loss`: the loss of the critics,
 - `rlaxlib.gaussian_diagonal`: the policy,
-- `rlaxlib.advantage_weighted_loss`: the loss of the policy,
+- `rlaxlib.advantage_weighted_loss`: the loss of the policy.
 
-The data set has mixed quality. It is all experience of a short run of `sac_agent.py`,
-with many random actions before it, and is written to a file in the format of
-`common/offline.py`. `--dataset` reads any other data set of Pendulum. Behaviour cloning
-(BC) of the same data shows what the weights contribute.
+The data set has mixed quality: a controller plays, and a share of its actions is
+random, which differs between episodes. A random agent returns about -1200 in gymnax's
+Pendulum, and the best return is about -150; the data average about -850. Expect at
+least -400 in the final evaluation, and -200 with most seeds, after about 20 seconds on
+two cores.
 
-A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
--150. Expect about -800 in the data, less than -700 from BC, and more than -400 from
-IQL, with most seeds more than -200, after about a minute on two cores,
-imports and compilation included.
+    python iql_agent.py --seed 1 --expectile 0.7
 
-    python examples/iql_agent.py --seed=1 --expectile=0.7
+Packages: flax, gymnax, optax, tqdm, tyro.
 """
 
 import dataclasses
-from pathlib import Path
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-import sac_agent
-from common import curves, offline, pendulum
-from common.flags import flag, run
-from common.networks import MLP, critics
-from common.train_state import TrainState, target_update
+import tyro
 from flax import linen as nn
-from flax import struct
+from gymnax.environments.classic_control.pendulum import Pendulum
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the networks, data set and environment.")
-    output: str = flag("results/iql_agent", "Folder for data set and learning curves.")
-    dataset: str = flag("", "Data set to read; if empty, one is made.")
-    data_random_steps: int = flag(4000, "Steps with random actions in the data set.")
-    data_train_steps: int = flag(6000, "Steps of a learning SAC agent in the data set.")
-    train_steps: int = flag(20_000, "Training batches.")
-    eval_episodes: int = flag(32, "Episodes per evaluation, with mean actions.")
-    eval_interval: int = flag(2000, "Batches between evaluations.")
-    batch_size: int = flag(128, "Transitions per batch.")
-    hidden_units: int = flag(64, "Units of each of the two hidden layers.")
-    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
-    discount: float = flag(0.99, "Discount factor.")
-    tau: float = flag(0.01, "Step size of the target critics.")
-    expectile: float = flag(0.8, "Expectile of the values of the data's actions.")
-    temperature: float = flag(1.0, "Temperature of the advantage weights.")
-    max_weight: float = flag(100.0, "Maximum advantage weight.")
+    seed: int = 0  # Seed of the networks, data set and environment.
+    output: str = "iql_agent.csv"  # File for the learning curve.
+    bc: bool = False  # Whether to clone the behaviour, without weights.
+    data_episodes: int = 50  # Episodes in the data set.
+    evaluations: int = 10  # Number of evaluations.
+    eval_interval: int = 2000  # Gradient steps between evaluations.
+    eval_episodes: int = 32  # Episodes per evaluation, with mean actions.
+    batch_size: int = 128  # Transitions per batch.
+    learning_rate: float = 1e-3  # Learning rate of Adam.
+    discount: float = 0.99  # Discount factor.
+    tau: float = 0.01  # Step size of the target critics.
+    expectile: float = 0.8  # Expectile of the values of the data's actions.
+    temperature: float = 1.0  # Temperature of the advantage weights.
+    max_weight: float = 100.0  # Largest advantage weight.
 
 
-# --- Agent: modules and losses. ---
+SMALL = Config(data_episodes=10, evaluations=2, eval_interval=500)  # For tests.
 
 
-class Actor(nn.Module):
-    """Mean and standard deviation of a Gaussian policy."""
+class Transition(NamedTuple):
+    """Transitions, [N, ...], in any order."""
 
-    hidden_units: int
-    action_size: int
-
-    @nn.compact
-    def __call__(self, observations):
-        x = MLP((self.hidden_units, self.hidden_units))(observations)
-        mu = jnp.tanh(nn.Dense(self.action_size)(x))
-        log_sigma = self.param("log_sigma", nn.initializers.zeros, (self.action_size,))
-        return mu, jnp.broadcast_to(jnp.exp(jnp.clip(log_sigma, -5.0, 2.0)), mu.shape)
+    observation_tm1: Any
+    a_tm1: Any  # In [-1, 1].
+    r_t: Any
+    discount_t: Any  # 0 at a terminal step, else 1.
+    observation_t: Any  # Before a reset.
 
 
-class Value(nn.Module):
-    """A state-value network."""
+# --- Agent: networks, loss and update. ---
 
-    hidden_units: int
+
+class MLP(nn.Module):
+    """Two hidden layers, and a linear one."""
+
+    outputs: int
 
     @nn.compact
-    def __call__(self, observations):
-        x = MLP((self.hidden_units, self.hidden_units))(observations)
-        return nn.Dense(1)(x).squeeze(-1)
+    def __call__(self, *inputs):
+        x = jnp.concatenate(inputs, axis=-1)
+        for _ in range(2):
+            x = nn.relu(nn.Dense(64)(x))
+        return nn.Dense(self.outputs)(x)
 
 
-class BCAgent(struct.PyTreeNode):
-    """An agent trained by behaviour cloning."""
-
-    actor: TrainState
-
-    @jax.jit
-    def sample_actions(self, observations, *, seed, temperature=1.0):
-        """Sample actions, shape `[..., D]`; the mean at a temperature of 0."""
-        mu, sigma = self.actor(observations)
-        noise = temperature * sigma * jax.random.normal(seed, mu.shape)
-        return jnp.clip(mu + noise, -1.0, 1.0)
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-
-        def loss(params):
-            log_probs = log_prob(self.actor, batch, params)
-            bc_loss = -jnp.mean(log_probs)
-            return bc_loss, {"actor_loss": bc_loss}
-
-        actor, info = self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)
-        return self.replace(actor=actor), info
+ACTION_SIZE = 1
+ACTOR, CRITIC, VALUE = MLP(ACTION_SIZE), MLP(1), MLP(1)
 
 
-class IQLAgent(BCAgent):
-    """An agent trained by implicit Q-learning."""
-
-    value: TrainState
-    critic: TrainState
-    target_critic: TrainState
-    discount: float = struct.field(pytree_node=False)
-    tau: float = struct.field(pytree_node=False)
-    expectile: float = struct.field(pytree_node=False)
-    temperature: float = struct.field(pytree_node=False)
-    max_weight: float = struct.field(pytree_node=False)
-
-    @jax.jit
-    def update(self, batch):
-        """Return the agent after an update on a batch, and metrics."""
-        # [B]: the minimum of the target critics.
-        q = jnp.min(self.target_critic(batch.observations, batch.actions), axis=-1)
-        value, value_info = self._update_value(batch, q)
-        actor, actor_info = self._update_actor(batch, q - value(batch.observations))
-        critic, critic_info = self._update_critic(batch, value)
-        agent = self.replace(
-            actor=actor,
-            value=value,
-            critic=critic,
-            target_critic=target_update(critic, self.target_critic, self.tau),
-        )
-        return agent, {**value_info, **actor_info, **critic_info}
-
-    def _update_value(self, batch, q):
-        def loss(params):
-            v = self.value(batch.observations, params=params)
-            losses = rlaxlib.iql_value_loss(v, q, self.expectile)
-            value_loss = jnp.mean(losses)
-            return value_loss, {"value_loss": value_loss, "v": jnp.mean(v)}
-
-        return self.value.apply_loss_fn(loss_fn=loss, has_aux=True)
-
-    def _update_actor(self, batch, adv):
-        def loss(params):
-            losses = rlaxlib.advantage_weighted_loss(
-                log_prob(self.actor, batch, params),
-                adv,
-                self.temperature,
-                self.max_weight,
-            )
-            actor_loss = jnp.mean(losses)
-            return actor_loss, {"actor_loss": actor_loss, "adv": jnp.mean(adv)}
-
-        return self.actor.apply_loss_fn(loss_fn=loss, has_aux=True)
-
-    def _update_critic(self, batch, value):
-        v_t = value(batch.next_observations)
-        targets = batch.rewards + self.discount * batch.discounts * v_t
-
-        def loss(params):
-            q = self.critic(batch.observations, batch.actions, params=params)
-            critic_loss = jnp.mean(rlaxlib.l2_loss(q - targets[:, None]))
-            return critic_loss, {"critic_loss": critic_loss, "q": jnp.mean(q)}
-
-        return self.critic.apply_loss_fn(loss_fn=loss, has_aux=True)
+def policy(params, observation):
+    """Return the mean, in [-1, 1], and the standard deviation."""
+    mean = jnp.tanh(ACTOR.apply(params["actor"], observation))
+    stddev = jnp.exp(jnp.clip(params["log_stddev"], -5.0, 2.0))
+    return mean, jnp.broadcast_to(stddev, mean.shape)
 
 
-def log_prob(actor, batch, params):
-    """Return the log-densities of the data's actions, shape `[B]`."""
-    mu, sigma = actor(batch.observations, params=params)
-    return rlaxlib.gaussian_diagonal().logprob(batch.actions, mu, sigma)
+def loss(params, target_critic, batch, config):
+    """Return the loss of value, critics and policy; each trains its own parameters."""
+    inputs = batch.observation_tm1, batch.a_tm1
+    critics = jax.vmap(CRITIC.apply, (0, None, None))
+    target_q = jnp.min(critics(target_critic, *inputs), axis=0).squeeze(-1)
+    v = VALUE.apply(params["value"], batch.observation_tm1).squeeze(-1)
+    value_loss = rlaxlib.iql_value_loss(v, target_q, config.expectile)
 
+    fixed = jax.lax.stop_gradient(params["value"])
+    v_t = VALUE.apply(fixed, batch.observation_t).squeeze(-1)
+    targets = batch.r_t + config.discount * batch.discount_t * v_t
+    q = critics(params["critic"], *inputs).squeeze(-1)  # [2, B]
+    critic_loss = rlaxlib.l2_loss(q - targets)
 
-def make_agents(key, config) -> tuple[BCAgent, IQLAgent]:
-    """Initialise the modules and the optimizers of both agents."""
-    actor_key, value_key, critic_key = jax.random.split(key, 3)
-    observations = jnp.zeros((1, pendulum.OBSERVATION_SIZE))
-    actions = jnp.zeros((1, pendulum.ACTION_SIZE))
-    layers = (config.hidden_units, config.hidden_units)
-
-    actor = Actor(config.hidden_units, pendulum.ACTION_SIZE)
-    value, critic = Value(config.hidden_units), critics(2, layers)
-    actor_params = actor.init(actor_key, observations)["params"]
-    value_params = value.init(value_key, observations)["params"]
-    critic_params = critic.init(critic_key, observations, actions)["params"]
-
-    adam = optax.adam(config.learning_rate)
-    actor_state = TrainState.create(actor, actor_params, adam)
-    iql = IQLAgent(
-        actor=actor_state,
-        value=TrainState.create(value, value_params, adam),
-        critic=TrainState.create(critic, critic_params, adam),
-        target_critic=TrainState.create(critic, critic_params),
-        discount=config.discount,
-        tau=config.tau,
-        expectile=config.expectile,
-        temperature=config.temperature,
-        max_weight=config.max_weight,
+    mean, stddev = policy(params, batch.observation_tm1)
+    log_prob = rlaxlib.gaussian_diagonal().logprob(batch.a_tm1, mean, stddev)
+    adv = jnp.zeros_like(v) if config.bc else target_q - v
+    actor_loss = rlaxlib.advantage_weighted_loss(
+        *(log_prob, adv, config.temperature, config.max_weight)
     )
-    return BCAgent(actor_state), iql
+    return jnp.mean(value_loss) + jnp.mean(critic_loss) + jnp.mean(actor_loss)
+
+
+class Agent(NamedTuple):
+    """Parameters, those of the target critics, and the state of the optimizer."""
+
+    params: Any
+    target_critic: Any
+    opt_state: Any
+
+
+def learn(agent, batch, config) -> Agent:
+    """Take one gradient step on a batch, and move the target critics."""
+    params, target_critic, opt_state = agent
+    grads = jax.grad(loss)(params, target_critic, batch, config)
+    updates, opt_state = optax.adam(config.learning_rate).update(grads, opt_state)
+    params = optax.apply_updates(params, updates)
+    target_critic = optax.incremental_update(
+        params["critic"], target_critic, config.tau
+    )
+    return Agent(params, target_critic, opt_state)
+
+
+def make_agent(key, observation, config) -> Agent:
+    """Initialise the networks and the optimizer."""
+    keys, action = jax.random.split(key, 4), jnp.zeros(ACTION_SIZE)
+    init_critics = jax.vmap(CRITIC.init, (0, None, None))
+    params = {
+        "actor": ACTOR.init(keys[0], observation),
+        "log_stddev": jnp.zeros(ACTION_SIZE),
+        "value": VALUE.init(keys[1], observation),
+        "critic": init_critics(keys[2:], observation, action),
+    }
+    opt_state = optax.adam(config.learning_rate).init(params)
+    return Agent(params, params["critic"], opt_state)
+
+
+# --- Data set and environment. ---
+
+ENVIRONMENT = Pendulum()
+EPISODE_STEPS = ENVIRONMENT.default_params.max_steps_in_episode
+
+
+def play(key, choose) -> Transition:
+    """Play an episode with `choose`, from key and observation to an action."""
+
+    def step(carry, key):
+        observation, state = carry
+        act_key, step_key = jax.random.split(key)
+        action = choose(act_key, observation)
+        torque = ENVIRONMENT.default_params.max_torque * action
+        next_observation, state, reward, terminated, _, info = ENVIRONMENT.step(
+            step_key, state, torque
+        )
+        transition = Transition(
+            *(observation, action, reward, 1.0 - terminated),
+            info["final_observation"],
+        )
+        return (next_observation, state), transition
+
+    keys = jax.random.split(key, EPISODE_STEPS)
+    return jax.lax.scan(step, ENVIRONMENT.reset(key), keys)[1]
+
+
+def controller(observation):
+    """Return an action that swings the pendulum up, and balances it."""
+    cos, sin, velocity = observation
+    angle, energy = jnp.arctan2(sin, cos), velocity**2 / 2 + 15.0 * (cos - 1.0)
+    balance = -3.0 * angle - 0.75 * velocity
+    swing = -jnp.sign(velocity * energy)
+    return jnp.clip(jnp.where(jnp.abs(angle) < 0.5, balance, swing), -1.0, 1.0)
+
+
+@functools.partial(jax.jit, static_argnames="episodes")
+def collect(key, episodes) -> Transition:
+    """Return a data set of episodes with 40 to 100 % of random actions."""
+
+    def one(key):
+        share = jax.random.uniform(key, minval=0.4)
+
+        def choose(key, observation):
+            if_key, act_key = jax.random.split(key)
+            random = jax.random.uniform(act_key, minval=-1.0)
+            is_random = jax.random.bernoulli(if_key, share)
+            return jnp.where(is_random, random, controller(observation))[None]
+
+        return play(key, choose)
+
+    data = jax.vmap(one)(jax.random.split(key, episodes))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), data)
 
 
 # --- Training. ---
 
 
-def make_dataset(config: Config) -> offline.Transitions:
-    """Write and return the experience of a short run of SAC."""
-    path = str(Path(config.output) / "dataset.npz")
-    sac_config = sac_agent.Config(
-        seed=config.seed,
-        dataset=path,
-        random_steps=config.data_random_steps,
-        train_steps=config.data_train_steps,
-        eval_interval=config.data_train_steps,
-    )
-    sac_agent.train(sac_config)
-    return offline.load(path)
+@functools.partial(jax.jit, static_argnames="config")
+def improve(agent, data, key, config):
+    """Return the agent after updates, and its mean return with mean actions."""
+
+    def step(agent, key):
+        indices = jax.random.randint(key, (config.batch_size,), 0, len(data.r_t))
+        return learn(agent, jax.tree.map(lambda x: x[indices], data), config), None
+
+    agent, _ = jax.lax.scan(step, agent, jax.random.split(key, config.eval_interval))
+
+    def act(_, observation):
+        return policy(agent.params, observation)[0]
+
+    keys = jax.random.split(key, config.eval_episodes)
+    episodes = jax.vmap(lambda key: play(key, act))(keys)
+    return agent, jnp.mean(jnp.sum(episodes.r_t, axis=1))
 
 
-def train(config: Config) -> dict[str, list[pendulum.OfflineEvaluation]]:
-    """Read or make a data set; return the learning curves of IQL and BC."""
-    data = offline.load(config.dataset) if config.dataset else make_dataset(config)
-    bc, iql = make_agents(jax.random.key(config.seed), config)
-    return {
-        "IQL": pendulum.train_offline(iql, data, config)[1],
-        "BC": pendulum.train_offline(bc, data, config)[1],
-    }
-
-
-def main(config):
-    curves.report(train(config), "Implicit Q-learning on Pendulum", config.output)
+def train(config: Config) -> list[tuple[int, float, float]]:
+    """Train an agent; return its returns, and those of the data, over updates."""
+    data_key, agent_key, key = jax.random.split(jax.random.key(config.seed), 3)
+    data = collect(data_key, config.data_episodes)
+    data_return = float(jnp.sum(data.r_t)) / config.data_episodes
+    agent, curve = make_agent(agent_key, data.observation_t[0], config), []
+    for number in (progress := trange(1, config.evaluations + 1)):
+        improve_key = jax.random.fold_in(key, number)
+        agent, eval_return = improve(agent, data, improve_key, config)
+        curve.append((number * config.eval_interval, float(eval_return), data_return))
+        progress.set_postfix_str(f"return {eval_return:.0f}")
+    return curve
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "step,agent,data"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

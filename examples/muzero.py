@@ -17,13 +17,15 @@ improves the policy with few simulations.
 Values on Catch are in [-1, 1], and are not rescaled. The usual rescaling, by the range
 of the values of a node, turns the errors of values that are all equal into differences
 of 1. Before the first catches, the policy then learns noise and loses its exploration:
-with `--rescale_values`, some seeds never catch all balls.
+with `--rescale-values`, some seeds never catch all balls.
 
 Environment, search, replay and updates are compiled as one loop. A random agent
-averages -0.6 on Catch, a perfect agent +1. Expect more than +0.95 in the final
-evaluation, after about a minute on two cores, imports and compilation included.
+averages -0.6 on Catch, a perfect agent +1. Expect at least +0.95 in the final
+evaluation, after about 40 seconds on two cores.
 
-    python examples/muzero.py --seed=1 --num_simulations=4
+    python muzero.py --seed 1 --num-simulations 4
+
+Packages: flax, gymnax, mctx, optax, tqdm, tyro.
 """
 
 import dataclasses
@@ -34,61 +36,74 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import mctx
+import numpy as np
 import optax
-from common import curves, loops
-from common.flags import flag, run
-from common.networks import MLP
-from common.train_state import TrainState
+import tyro
 from flax import linen as nn
-from flax import struct
+from flax.training.train_state import TrainState
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, actions and environments.")
-    output: str = flag("results/muzero", "Folder for the learning curve.")
-    evaluations: int = flag(15, "Evaluations, in addition to the initial one.")
-    iterations: int = flag(40, "Alternations of playing and updates per evaluation.")
-    eval_episodes: int = flag(128, "Episodes per evaluation, without Gumbel noise.")
-    num_envs: int = flag(32, "Episodes that are played at once.")
-    num_simulations: int = flag(16, "Simulations of a search.")
-    capacity: int = flag(2048, "Episodes in replay.")
-    batch_size: int = flag(128, "Sequences per update.")
-    num_updates: int = flag(8, "Updates after the episodes of all environments.")
-    value_scale: float = flag(0.1, "Scale of the values relative to the logits.")
-    rescale_values: bool = flag(False, "Whether to rescale values to [0, 1].")
-    unroll_steps: int = flag(5, "Steps of the model in an update.")
-    n: int = flag(5, "Steps of the returns.")
-    hidden_units: int = flag(64, "Units of latent states and hidden layers.")
-    num_bins: int = flag(21, "Bins of values and rewards.")
-    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
-    value_cost: float = flag(0.25, "Weight of the loss of the values.")
-    discount: float = flag(0.99, "Discount factor.")
-
-
-ENVIRONMENT, PARAMS = gymnax.make("Catch-bsuite")
-NUM_ACTIONS, EPISODE_STEPS = 3, 9
+    seed: int = 0  # Seed of the network, actions and environments.
+    output: str = "muzero.csv"  # File for the learning curve.
+    evaluations: int = 15  # Number of evaluations.
+    iterations: int = 40  # Alternations of playing and updates between evaluations.
+    eval_episodes: int = 128  # Episodes per evaluation, without Gumbel noise.
+    num_envs: int = 32  # Episodes that are played at once.
+    num_simulations: int = 16  # Simulations of a search.
+    capacity: int = 2048  # Episodes in replay.
+    batch_size: int = 128  # Sequences per update.
+    num_updates: int = 8  # Updates after the episodes of all environments.
+    value_scale: float = 0.1  # Scale of the values relative to the logits.
+    rescale_values: bool = False  # Whether to rescale values to [0, 1].
+    unroll_steps: int = 5  # Steps of the model in an update.
+    n: int = 5  # Steps of the returns.
+    num_bins: int = 21  # Bins of values and rewards.
+    learning_rate: float = 1e-3  # Learning rate of Adam.
+    value_cost: float = 0.25  # Weight of the loss of the values.
+    discount: float = 0.99  # Discount factor.
 
 
-# --- Model. ---
+SMALL = Config(evaluations=2, iterations=10, num_simulations=4)  # For tests.
+
+
+class Episodes(NamedTuple):
+    """Whole episodes, [B, T, ...]."""
+
+    observation: Any
+    action: Any
+    reward: Any
+    policy: Any  # Improved by the search, [B, T, A].
+    value: Any  # Of the root, after the search.
+
+
+# --- Model, loss and update. B sequences, K steps of the model, M bins. ---
+
+NUM_ACTIONS, EPISODE_STEPS, HIDDEN = 3, 9, 64
+
+
+def mlp(layers):
+    """Return hidden layers, each with a ReLU."""
+    return nn.Sequential(
+        [f for _ in range(layers) for f in (nn.Dense(HIDDEN), nn.relu)]
+    )
 
 
 class Model(nn.Module):
     """Representation, dynamics and prediction."""
 
-    hidden_units: int
     num_bins: int
 
     def setup(self):
         zeros = nn.initializers.zeros
-        self.representation = MLP((self.hidden_units, self.hidden_units))
-        self.dynamics = MLP((self.hidden_units, self.hidden_units))
+        self.representation, self.dynamics, self.hidden = mlp(2), mlp(2), mlp(1)
         self.reward = nn.Dense(self.num_bins, kernel_init=zeros)
-        self.hidden = MLP((self.hidden_units,))
         self.policy = nn.Dense(NUM_ACTIONS, kernel_init=zeros)
         self.value = nn.Dense(self.num_bins, kernel_init=zeros)
         self.norm = nn.LayerNorm()
@@ -115,237 +130,223 @@ class Model(nn.Module):
         return self.predict(latent)
 
 
-class Episodes(NamedTuple):
-    """Whole episodes, [B, T, ...]."""
+def loss(params, apply, batch, starts, config):
+    """Return the loss of the model, unrolled from a step of each episode."""
+    action, reward, policy, value, valid = targets(batch, starts, config)
 
-    observation: Any
-    action: Any
-    reward: Any
-    policy: Any  # Improved by the search, [B, T, A].
-    value: Any  # Of the root, after the search.
+    def step(latent, action):
+        latent = rlaxlib.scale_gradient(latent, 0.5)
+        latent, reward_logits = apply(params, latent, action, method="step")
+        return latent, (latent, reward_logits)
+
+    observation = batch.observation[jnp.arange(len(starts)), starts]
+    first = apply(params, observation, method="encode")
+    _, (latents, reward_logits) = jax.lax.scan(step, first, action.T)
+    latents = jnp.concatenate([first[None], latents])
+    logits, value_logits = jax.vmap(lambda z: apply(params, z, method="predict"))(
+        latents
+    )
+
+    def entropies(target, logits):
+        logits = jnp.swapaxes(logits, 0, 1)
+        return rlaxlib.categorical_cross_entropy(target, logits)
+
+    pair = encoding(config)
+    policy_loss = rlaxlib.masked_mean(entropies(policy, logits), mask=valid)
+    value_loss = jnp.mean(entropies(pair.apply(value), value_logits))
+    reward_loss = jnp.mean(entropies(pair.apply(reward), reward_logits))
+    return policy_loss + config.value_cost * value_loss + reward_loss
 
 
-class MuZeroAgent(struct.PyTreeNode):
-    """A Gumbel MuZero agent, with its replay."""
+def targets(episodes, starts, config):
+    """Return actions and targets of sequences that begin at a step of episodes.
 
-    model: TrainState
-    episodes: Episodes  # Replay, [N, T, ...].
-    added: jax.Array
-    config: Config = struct.field(pytree_node=False)
+    Returns:
+        Actions and rewards, [B, K]; policies, [B, K+1, A], and values, [B, K+1]; and
+        whether the episode has not ended, [B, K+1]. After the end, rewards and values
+        are 0.
+    """
+    steps = config.unroll_steps
+    ended = jnp.arange(1, EPISODE_STEPS + 1) == EPISODE_STEPS
+    discount = jnp.where(ended, 0.0, config.discount)
 
-    @property
-    def pair(self):
-        """The encoding of values and rewards, whose magnitude is at most 1."""
-        tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-        return rlaxlib.muzero_pair(-1.0, 1.0, self.config.num_bins, tx)
+    def window(x, start, length):
+        x = jnp.pad(x, [(0, steps + 1)] + [(0, 0)] * (x.ndim - 1))
+        return jax.lax.dynamic_slice_in_dim(x, start, length)
 
-    def decode(self, logits):
-        """Return the values of logits, [..., M]."""
-        return self.pair.apply_inv(jax.nn.softmax(logits))
-
-    def search(self, key, observation, gumbel_scale=1.0):
-        """Return the output of a search from each observation."""
-        latent = self.model(observation, method="encode")
-        logits, value = self.model(latent, method="predict")
-        root = mctx.RootFnOutput(
-            prior_logits=logits, value=self.decode(value), embedding=latent
+    def one(episode, start):
+        v_t = jnp.append(episode.value[1:], 0.0)
+        value = rlaxlib.n_step_bootstrapped_returns(
+            episode.reward, discount, v_t, config.n
+        )
+        return (
+            window(episode.action, start, steps),
+            window(episode.reward, start, steps),
+            window(episode.policy, start, steps + 1),
+            window(value, start, steps + 1),
+            window(jnp.ones(EPISODE_STEPS, bool), start, steps + 1),
         )
 
-        def step(params, key, action, latent):
-            latent, reward = self.model(latent, action, params=params, method="step")
-            logits, value = self.model(latent, params=params, method="predict")
-            reward = self.decode(reward)
-            output = mctx.RecurrentFnOutput(
-                reward=reward,
-                discount=jnp.full_like(reward, self.config.discount),
-                prior_logits=logits,
-                value=self.decode(value),
-            )
-            return output, latent
+    return jax.vmap(one)(episodes, starts)
 
-        return mctx.gumbel_muzero_policy(
-            self.model.params,
-            key,
-            root,
-            step,
-            self.config.num_simulations,
-            qtransform=functools.partial(
-                mctx.qtransform_completed_by_mix_value,
-                value_scale=self.config.value_scale,
-                rescale_values=self.config.rescale_values,
-            ),
-            gumbel_scale=gumbel_scale,
+
+def encoding(config):
+    """Return the encoding of values and rewards, whose magnitude is at most 1."""
+    tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
+    return rlaxlib.muzero_pair(-1.0, 1.0, config.num_bins, tx)
+
+
+def learn(agent, replay, key, size, config) -> TrainState:
+    """Update on random sequences of the first `size` episodes in replay."""
+    row_key, start_key = jax.random.split(key)
+    rows = jax.random.randint(row_key, (config.batch_size,), 0, size)
+    starts = jax.random.randint(start_key, rows.shape, 0, EPISODE_STEPS)
+    batch = jax.tree.map(lambda x: x[rows], replay)
+    grads = jax.grad(loss)(agent.params, agent.apply_fn, batch, starts, config)
+    return agent.apply_gradients(grads=grads)
+
+
+# --- Search. ---
+
+
+def search(agent, key, observation, gumbel_scale, config):
+    """Return the output of a search from each observation."""
+    pair, apply = encoding(config), agent.apply_fn
+
+    def decode(logits):
+        return pair.apply_inv(jax.nn.softmax(logits))
+
+    def step(params, key, action, latent):
+        latent, reward = apply(params, latent, action, method="step")
+        logits, value = apply(params, latent, method="predict")
+        reward = decode(reward)
+        discount = jnp.full_like(reward, config.discount)
+        output = mctx.RecurrentFnOutput(
+            reward=reward,
+            discount=discount,
+            prior_logits=logits,
+            value=decode(value),
         )
+        return output, latent
 
-    def improve_policy(self, output):
-        """Return the improved policies of searches, [B, A]."""
+    latent = apply(agent.params, observation, method="encode")
+    logits, value = apply(agent.params, latent, method="predict")
+    return mctx.gumbel_muzero_policy(
+        agent.params,
+        key,
+        mctx.RootFnOutput(prior_logits=logits, value=decode(value), embedding=latent),
+        step,
+        config.num_simulations,
+        qtransform=functools.partial(
+            mctx.qtransform_completed_by_mix_value,
+            value_scale=config.value_scale,
+            rescale_values=config.rescale_values,
+        ),
+        gumbel_scale=gumbel_scale,
+    )
+
+
+def improve_policy(tree, config):
+    """Return the improved policies of searches, [B, A]."""
+    policy_targets = functools.partial(
+        rlaxlib.gumbel_policy_targets,
+        c_scale=config.value_scale,
+        rescale_values=config.rescale_values,
+    )
+    return jax.vmap(policy_targets)(
+        tree.children_prior_logits[:, tree.ROOT_INDEX],
+        tree.summary().qvalues,
+        tree.summary().visit_counts,
+        tree.raw_values[:, tree.ROOT_INDEX],
+    )
+
+
+# --- Agent and environment, compiled together. ---
+
+
+def play(agent, key, num_episodes, gumbel_scale, config) -> Episodes:
+    """Play whole episodes, which all have the same length."""
+    environment, env_params = gymnax.make("Catch-bsuite")
+
+    def step(carry, key):
+        observation, state = carry
+        search_key, key = jax.random.split(key)
+        output = search(agent, search_key, observation, gumbel_scale, config)
         tree = output.search_tree
-        summary = tree.summary()
-        targets = functools.partial(
-            rlaxlib.gumbel_policy_targets,
-            c_scale=self.config.value_scale,
-            rescale_values=self.config.rescale_values,
-        )
-        return jax.vmap(targets)(
-            tree.children_prior_logits[:, tree.ROOT_INDEX],
-            summary.qvalues,
-            summary.visit_counts,
-            tree.raw_values[:, tree.ROOT_INDEX],
-        )
+        keys = jax.random.split(key, num_episodes)
+        env_step = jax.vmap(environment.step, (0, 0, 0, None))
+        following, state, reward, *_ = env_step(keys, state, output.action, env_params)
+        policy, value = improve_policy(tree, config), tree.summary().value
+        steps = Episodes(observation, output.action, reward, policy, value)
+        return (following, state), steps
 
-    def play(self, key, num_episodes, gumbel_scale=1.0):
-        """Play whole episodes, which all have the same length."""
-
-        def step(carry, key):
-            observation, env_state = carry
-            search_key, key = jax.random.split(key)
-            output = self.search(search_key, observation, gumbel_scale)
-            value = output.search_tree.summary().value
-            policy = self.improve_policy(output)
-            keys = jax.random.split(key, num_episodes)
-            following, env_state, reward, *_ = jax.vmap(
-                ENVIRONMENT.step, (0, 0, 0, None)
-            )(keys, env_state, output.action, PARAMS)
-            steps = Episodes(observation, output.action, reward, policy, value)
-            return (following, env_state), steps
-
-        reset_key, key = jax.random.split(key)
-        keys = jax.random.split(reset_key, num_episodes)
-        start = jax.vmap(ENVIRONMENT.reset, (0, None))(keys, PARAMS)
-        _, steps = jax.lax.scan(step, start, jax.random.split(key, EPISODE_STEPS))
-        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
-
-    def iterate(self, key):
-        """Return the agent after episodes of all environments, and updates."""
-        config = self.config
-        play_key, key = jax.random.split(key)
-        index = (self.added + jnp.arange(config.num_envs)) % config.capacity
-        episodes = jax.tree.map(
-            lambda x, y: x.at[index].set(y),
-            self.episodes,
-            self.play(play_key, config.num_envs),
-        )
-        agent = self.replace(episodes=episodes, added=self.added + config.num_envs)
-        keys = jax.random.split(key, config.num_updates)
-        return jax.lax.scan(lambda a, key: (a.update(key), None), agent, keys)[0]
-
-    def update(self, key):
-        """Update on random sequences of replayed episodes."""
-        row_key, start_key = jax.random.split(key)
-        shape = (self.config.batch_size,)
-        size = jnp.minimum(self.added, self.config.capacity)
-        rows = jax.random.randint(row_key, shape, 0, size)
-        starts = jax.random.randint(start_key, shape, 0, EPISODE_STEPS)
-        batch = jax.tree.map(lambda x: x[rows], self.episodes)
-        loss = functools.partial(self.loss, batch=batch, starts=starts)
-        return self.replace(model=self.model.apply_loss_fn(loss_fn=loss))
-
-    def targets(self, episodes, starts):
-        """Return actions and targets of sequences that begin at a step of episodes.
-
-        Returns:
-            Actions and rewards, `[B, K]`; policies, `[B, K+1, A]`, and values,
-            `[B, K+1]`; and whether the episode has not ended, `[B, K+1]`. After the
-            end, rewards and values are 0.
-        """
-        steps = self.config.unroll_steps
-        ended = jnp.arange(1, EPISODE_STEPS + 1) == EPISODE_STEPS
-        discount = jnp.where(ended, 0.0, self.config.discount)
-
-        def returns(reward, value):
-            v_t = jnp.append(value[1:], 0.0)
-            return rlaxlib.n_step_bootstrapped_returns(
-                reward, discount, v_t, self.config.n
-            )
-
-        def window(x, start, length):
-            x = jnp.pad(x, [(0, steps + 1)] + [(0, 0)] * (x.ndim - 1))
-            return jax.lax.dynamic_slice_in_dim(x, start, length)
-
-        def one(episode, start):
-            value = returns(episode.reward, episode.value)
-            return (
-                window(episode.action, start, steps),
-                window(episode.reward, start, steps),
-                window(episode.policy, start, steps + 1),
-                window(value, start, steps + 1),
-                window(jnp.ones(EPISODE_STEPS, bool), start, steps + 1),
-            )
-
-        return jax.vmap(one)(episodes, starts)
-
-    def loss(self, params, batch, starts):
-        """Return the loss of the model, unrolled from a step of each episode."""
-        action, reward, policy, value, valid = self.targets(batch, starts)
-        model = functools.partial(self.model, params=params)
-
-        def step(latent, action):
-            latent = rlaxlib.scale_gradient(latent, 0.5)
-            latent, reward_logits = model(latent, action, method="step")
-            return latent, (latent, reward_logits)
-
-        observation = batch.observation[jnp.arange(len(starts)), starts]
-        first = model(observation, method="encode")
-        _, (latents, reward_logits) = jax.lax.scan(step, first, action.T)
-        latents = jnp.concatenate([first[None], latents])
-        logits, value_logits = jax.vmap(lambda z: model(z, method="predict"))(latents)
-
-        def entropies(target, logits):
-            logits = jnp.swapaxes(logits, 0, 1)
-            return rlaxlib.categorical_cross_entropy(target, logits)
-
-        policy_loss = rlaxlib.masked_mean(entropies(policy, logits), mask=valid)
-        value_loss = jnp.mean(entropies(self.pair.apply(value), value_logits))
-        reward_loss = jnp.mean(entropies(self.pair.apply(reward), reward_logits))
-        return policy_loss + self.config.value_cost * value_loss + reward_loss
+    reset_key, key = jax.random.split(key)
+    keys = jax.random.split(reset_key, num_episodes)
+    start = jax.vmap(environment.reset, (0, None))(keys, env_params)
+    _, steps = jax.lax.scan(step, start, jax.random.split(key, EPISODE_STEPS))
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
 
 
-def make_agent(key, config) -> MuZeroAgent:
+@functools.partial(jax.jit, static_argnames="config")
+def improve(agent, replay, key, first, config):
+    """Alternate playing and updates; return agent, replay and mean return."""
+
+    def iterate(carry, number):
+        agent, replay = carry
+        play_key, update_key = jax.random.split(jax.random.fold_in(key, number))
+        added = number * config.num_envs
+        index = (added + jnp.arange(config.num_envs)) % config.capacity
+        episodes = play(agent, play_key, config.num_envs, 1.0, config)
+        replay = jax.tree.map(lambda x, y: x.at[index].set(y), replay, episodes)
+        size = jnp.minimum(added + config.num_envs, config.capacity)
+
+        def update(agent, key):
+            return learn(agent, replay, key, size, config), None
+
+        keys = jax.random.split(update_key, config.num_updates)
+        return (jax.lax.scan(update, agent, keys)[0], replay), None
+
+    numbers = first + jnp.arange(config.iterations)
+    (agent, replay), _ = jax.lax.scan(iterate, (agent, replay), numbers)
+    episodes = play(agent, key, config.eval_episodes, 0.0, config)  # No Gumbel noise.
+    return agent, replay, jnp.mean(jnp.sum(episodes.reward, axis=1))
+
+
+def start(key, config):
     """Initialise the model and an empty replay."""
-    model = Model(config.hidden_units, config.num_bins)
-    observation, _ = ENVIRONMENT.reset(key, PARAMS)
-    params = model.init(key, observation[None], jnp.zeros(1, int))["params"]
+    environment, env_params = gymnax.make("Catch-bsuite")
+    model = Model(config.num_bins)
+    observation, _ = environment.reset(key, env_params)
+    agent = TrainState.create(
+        apply_fn=model.apply,
+        params=model.init(key, observation[None], jnp.zeros(1, int)),
+        tx=optax.adam(config.learning_rate),
+    )
     shape = (config.capacity, EPISODE_STEPS)
-    episodes = Episodes(
+    replay = Episodes(
         observation=jnp.zeros((*shape, *observation.shape)),
         action=jnp.zeros(shape, jnp.int32),
         reward=jnp.zeros(shape),
         policy=jnp.zeros((*shape, NUM_ACTIONS)),
         value=jnp.zeros(shape),
     )
-    return MuZeroAgent(
-        model=TrainState.create(model, params, optax.adam(config.learning_rate)),
-        episodes=episodes,
-        added=jnp.int32(0),
-        config=config,
-    )
+    return agent, replay
 
 
-# --- Training. ---
-
-
-def evaluate(agent, key):
-    """Return the mean return of episodes without Gumbel noise."""
-    episodes = agent.play(key, agent.config.eval_episodes, gumbel_scale=0.0)
-    return jnp.mean(jnp.sum(episodes.reward, axis=1))
-
-
-def train(config: Config) -> list[loops.Point]:
-    """Train an agent and return its learning curve."""
-    agent_key, key = jax.random.split(jax.random.key(config.seed))
-
-    def improve(agent, key):
-        keys = jax.random.split(key, config.iterations)
-        return jax.lax.scan(lambda a, key: (a.iterate(key), None), agent, keys)[0]
-
-    agent = make_agent(agent_key, config)
-    steps = config.iterations * config.num_envs * EPISODE_STEPS
-    return loops.train(agent, key, improve, evaluate, config.evaluations, steps)[1]
-
-
-def main(config):
-    curves.report(train(config), "Gumbel MuZero on Catch", config.output)
+def train(config: Config) -> list[tuple[int, float]]:
+    """Train an agent; return the evaluation returns over environment steps."""
+    start_key, key = jax.random.split(jax.random.key(config.seed))
+    (agent, replay), curve = start(start_key, config), []
+    for number in (progress := trange(1, config.evaluations + 1)):
+        first = (number - 1) * config.iterations
+        agent, replay, eval_return = improve(agent, replay, key, first, config)
+        steps = number * config.iterations * config.num_envs * EPISODE_STEPS
+        curve.append((steps, float(eval_return)))
+        progress.set_postfix_str(f"return {eval_return:+.2f}")
+    return curve
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "step,evaluation return"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -10,57 +10,72 @@ rlaxlib connect a network, an optimizer and an environment:
 
 In bsuite's Catch, a ball falls through ten rows of five columns, and the agent moves a
 paddle in the bottom row. An episode has nine steps and returns +1 for a catch and -1
-for a miss. A random agent averages -0.6. Expect +1.00 in the final evaluation, after
-about 20 seconds on two cores, imports and compilation included.
+for a miss. A random agent averages -0.6. Expect at least +0.9 in the final evaluation,
+and +1.0 with most seeds, after about 20 seconds on two cores.
 
-Every field of `Config` is a flag:
+    python online_q_learning.py --seed 1 --epsilon 0.05
 
-    python examples/online_q_learning.py --seed=1 --epsilon=0.05
+Packages: bsuite, flax, optax, tqdm, tyro.
 """
 
 import dataclasses
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import optax
-from common import catch, curves
-from common.flags import flag, run
+import tyro
+from bsuite.environments.catch import Catch
 from flax import linen as nn
 from flax.training.train_state import TrainState
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, exploration and environment.")
-    output: str = flag("results/online_q_learning", "Folder for the learning curve.")
-    train_episodes: int = flag(4000, "Number of training episodes.")
-    eval_episodes: int = flag(100, "Episodes per evaluation, with greedy actions.")
-    eval_interval: int = flag(250, "Training episodes between evaluations.")
-    hidden_units: int = flag(64, "Units of the hidden layer.")
-    learning_rate: float = flag(1e-3, "Learning rate of Adam.")
-    epsilon: float = flag(0.1, "Probability of a random action during training.")
-    discount: float = flag(0.99, "Discount factor.")
-
-
-# --- Agent: network, optimizer and pure functions. ---
+    seed: int = 0  # Seed of the network, exploration and environment.
+    output: str = "online_q_learning.csv"  # File for the learning curve.
+    train_episodes: int = 4000  # Number of training episodes.
+    eval_interval: int = 250  # Training episodes between evaluations.
+    eval_episodes: int = 100  # Episodes per evaluation, with greedy actions.
+    learning_rate: float = 1e-3  # Learning rate of Adam.
+    epsilon: float = 0.1  # Probability of a random action in training.
+    discount: float = 0.99  # Discount factor.
 
 
-def make_agent(key, environment, config) -> TrainState:
-    """Initialise the network and the optimizer."""
-    num_actions = environment.action_spec().num_values
-    network = nn.Sequential(
-        [jnp.ravel, nn.Dense(config.hidden_units), nn.relu, nn.Dense(num_actions)]
-    )
-    observation = environment.observation_spec().generate_value()
-    return TrainState.create(
-        apply_fn=network.apply,
-        params=network.init(key, observation),
-        tx=optax.adam(config.learning_rate),
-    )
+SMALL = Config(train_episodes=400, eval_interval=200)  # Takes seconds, for tests.
+
+
+# --- Agent: network, loss and update. ---
+
+
+class Network(nn.Module):
+    """Action values of one observation."""
+
+    num_actions: int
+
+    @nn.compact
+    def __call__(self, observation):
+        hidden = nn.relu(nn.Dense(64)(observation.ravel()))
+        return nn.Dense(self.num_actions)(hidden)
+
+
+def loss(params, apply, observation_tm1, a_tm1, r_t, discount_t, observation_t):
+    """Return the Q-learning loss of one transition."""
+    q_tm1 = apply(params, observation_tm1)
+    q_t = apply(params, observation_t)
+    td_error = rlaxlib.q_learning(q_tm1, a_tm1, r_t, discount_t, q_t)
+    return rlaxlib.l2_loss(td_error)
+
+
+@jax.jit
+def learn(agent, *transition):
+    """Take one gradient step on one transition."""
+    grads = jax.grad(loss)(agent.params, agent.apply_fn, *transition)
+    return agent.apply_gradients(grads=grads)
 
 
 @jax.jit
@@ -71,56 +86,50 @@ def act(agent, key, observation, epsilon):
     return rlaxlib.epsilon_greedy(epsilon).sample(key, q_values)
 
 
-@jax.jit
-def learn(agent, observation_tm1, a_tm1, r_t, discount_t, observation_t):
-    """Take one gradient step on one transition."""
-
-    def loss(params):
-        q_tm1 = agent.apply_fn(params, observation_tm1)
-        q_t = agent.apply_fn(params, observation_t)
-        td_error = rlaxlib.q_learning(q_tm1, a_tm1, r_t, discount_t, q_t)
-        return rlaxlib.l2_loss(td_error)
-
-    return agent.apply_gradients(grads=jax.grad(loss)(agent.params))
+# --- Agent and environment. ---
 
 
-# --- Training. ---
-
-
-def train_episode(agent, key, environment, config) -> tuple[TrainState, float]:
-    """Play one episode, with one update per step; return the agent and the return."""
-    episode_return = 0.0
-    timestep = environment.reset()
-    while not timestep.last():
-        action = act(agent, key, timestep.observation, config.epsilon)
-        previous, timestep = timestep, environment.step(int(action))
-        agent = learn(
-            agent,
-            previous.observation,
-            action,
-            timestep.reward,
-            config.discount * timestep.discount,  # 0 at a terminal step.
-            timestep.observation,
-        )
-        episode_return += timestep.reward
-    return agent, episode_return
-
-
-def train(config: Config) -> list[catch.Evaluation]:
-    """Train an agent and return its learning curve."""
+def train(config: Config) -> list[tuple[int, float]]:
+    """Train an agent; return the evaluation returns over training episodes."""
+    environment, eval_environment = Catch(seed=config.seed), Catch(seed=config.seed + 1)
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
-    _, curve = catch.train(
-        make_agent(init_key, catch.Catch(), config),
-        lambda agent, environment: train_episode(agent, act_key, environment, config),
-        lambda agent, observation: act(agent, act_key, observation, epsilon=0.0),
-        config,
+    network = Network(environment.action_spec().num_values)
+    agent = TrainState.create(
+        apply_fn=network.apply,
+        params=network.init(init_key, environment.reset().observation),
+        tx=optax.adam(config.learning_rate),
     )
+    curve = []
+    for episode in (progress := trange(1, config.train_episodes + 1)):
+        timestep = environment.reset()
+        while not timestep.last():
+            action = act(agent, act_key, timestep.observation, config.epsilon)
+            previous, timestep = timestep, environment.step(int(action))
+            discount = config.discount * timestep.discount  # 0 at a terminal step.
+            agent = learn(
+                agent,
+                *(previous.observation, action, timestep.reward),
+                *(discount, timestep.observation),
+            )
+        if episode % config.eval_interval == 0:
+            curve.append((episode, evaluate(agent, eval_environment, config)))
+            progress.set_postfix_str(f"return {curve[-1][1]:+.2f}")
     return curve
 
 
-def main(config):
-    curves.report(train(config), "Q-learning on Catch", config.output)
+def evaluate(agent, environment, config) -> float:
+    """Return the mean return of greedy episodes."""
+    total, key = 0.0, jax.random.key(0)
+    for _ in range(config.eval_episodes):
+        timestep = environment.reset()
+        while not timestep.last():
+            action = act(agent, key, timestep.observation, 0.0)
+            timestep = environment.step(int(action))
+            total += timestep.reward
+    return total / config.eval_episodes
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "episode,evaluation return"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -23,11 +23,12 @@ state is reset. Their priorities mix the largest and the mean TD error.
 - `rlaxlib.sequence_priority`: the priorities of the replayed sequences,
 - `rlaxlib.periodic_update`: the copies to the target network.
 
-Expect more than +0.95 in the final evaluation, after about 40 seconds on two cores,
-imports and compilation included. With `--memory=False`, the state is reset at each
-step.
+Expect at least +0.95 in the final evaluation, after about 30 seconds on two cores. With
+`--no-memory`, the state is reset at each step.
 
-    python examples/r2d2.py --seed=1 --memory=False
+    python r2d2.py --seed 1 --no-memory
+
+Packages: flax, optax, tqdm, tyro.
 """
 
 import dataclasses
@@ -36,116 +37,110 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from common import curves, loops
-from common.flags import flag, run
-from common.train_state import TrainState
+import tyro
 from flax import linen as nn
-from flax import struct
+from flax.training.train_state import TrainState
+from tqdm import trange
 
 import rlaxlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Configuration; each field is a command-line flag."""
+    """Settings; each is a command-line flag."""
 
-    seed: int = flag(0, "Seed of the network, actions and environments.")
-    output: str = flag("results/r2d2", "Folder for the learning curve.")
-    evaluations: int = flag(15, "Evaluations, in addition to the initial one.")
-    iterations: int = flag(50, "Alternations of acting and updates per evaluation.")
-    eval_episodes: int = flag(256, "Episodes per evaluation, without exploration.")
-    episode_steps: int = flag(16, "Steps from the cue to the choice, both included.")
-    num_envs: int = flag(16, "Environments, each with its own exploration rate.")
-    num_steps: int = flag(24, "Steps of a sequence after the burn-in.")
-    burn_in: int = flag(8, "Steps that refresh the state of a replayed sequence.")
-    capacity: int = flag(2048, "Sequences in replay.")
-    batch_size: int = flag(32, "Sequences per update.")
-    num_updates: int = flag(2, "Updates after each sequence of all environments.")
-    target_period: int = flag(50, "Updates between copies to the target network.")
-    n: int = flag(5, "Steps of the n-step returns.")
-    hidden_units: int = flag(64, "Units of the recurrent layer.")
-    learning_rate: float = flag(2e-3, "Learning rate of Adam.")
-    discount: float = flag(0.99, "Discount factor.")
-    priority_exponent: float = flag(0.9, "Exponent of the priorities.")
-    weight_exponent: float = flag(0.6, "Exponent of the importance-sampling weights.")
-    memory: bool = flag(True, "Whether the network keeps its state between steps.")
-
-
-# --- Environment. ---
-
-NUM_CUES = 4  # And as many actions.
+    seed: int = 0  # Seed of the network, actions and environments.
+    output: str = "r2d2.csv"  # File for the learning curve.
+    memory: bool = True  # Whether the network keeps its state between steps.
+    evaluations: int = 15  # Number of evaluations.
+    iterations: int = 50  # Alternations of acting and updates between evaluations.
+    eval_episodes: int = 256  # Episodes per evaluation, without exploration.
+    episode_steps: int = 16  # Steps from the cue to the choice, both included.
+    num_envs: int = 16  # Environments, each with its own exploration rate.
+    num_steps: int = 24  # Steps of a sequence after the burn-in.
+    burn_in: int = 8  # Steps that refresh the state of a replayed sequence.
+    capacity: int = 2048  # Sequences in replay.
+    batch_size: int = 32  # Sequences per update.
+    num_updates: int = 2  # Updates after each sequence of all environments.
+    target_period: int = 50  # Updates between copies to the target network.
+    n: int = 5  # Steps of the n-step returns.
+    learning_rate: float = 2e-3  # Learning rate of Adam.
+    discount: float = 0.99  # Discount factor.
+    priority_exponent: float = 0.9  # Exponent of the priorities.
+    weight_exponent: float = 0.6  # Exponent of the importance-sampling weights.
 
 
-class EnvState(NamedTuple):
-    """State of an environment."""
-
-    step: Any  # From 0 to `episode_steps - 1`.
-    cue: Any
+SMALL = Config(evaluations=2, iterations=50, episode_steps=4)  # For tests.
 
 
-def reset(key):
-    """Return the first state of an episode."""
-    return EnvState(jnp.int32(0), jax.random.randint(key, (), 0, NUM_CUES))
+class Sequences(NamedTuple):
+    """Sequences of B environments, with the recurrent state before each step."""
+
+    state: Any  # [B, T+1, H]; in replay, only the first one is kept: [B, H].
+    observation: Any  # [B, T+1, ...]
+    first: Any  # [B, T+1]: whether the step is the first of an episode.
+    action: Any  # [B, T]
+    reward: Any  # [B, T]
+    discount: Any  # [B, T]: 0 at a terminal step.
 
 
-def observe(state, key, episode_steps):
-    """Return the cue at the first step, else noise; and a flag at the last step."""
-    noise = jax.random.normal(key, (NUM_CUES,))
-    shown = jnp.where(state.step == 0, 2.0 * jax.nn.one_hot(state.cue, NUM_CUES), noise)
-    flags = jnp.stack([state.step == 0, state.step == episode_steps - 1])
-    return jnp.concatenate([shown, flags])
+# --- Agent: network, loss and update. B sequences, T steps, burn-in included. ---
 
-
-def step(state, action, key, episode_steps):
-    """Return the next state, of the next episode after the last step; and a reward."""
-    last = state.step == episode_steps - 1
-    reward = jnp.where(last, jnp.where(action == state.cue, 1.0, -1.0), 0.0)
-    state = rlaxlib.tree_select(last, reset(key), EnvState(state.step + 1, state.cue))
-    return state, reward, last
-
-
-# --- Agent. B environments or sequences, T steps, burn-in included. ---
+NUM_CUES, HIDDEN = 4, 64  # There are as many actions as cues.
 
 
 class Network(nn.Module):
-    """A recurrent duelling network."""
-
-    hidden_units: int
-
-    def initial_state(self, size):
-        """Return the state before the first step of an episode, [B, H]."""
-        return jnp.zeros((size, self.hidden_units))
+    """A recurrent duelling network, for one step."""
 
     @nn.compact
-    def __call__(self, state, observations):
-        """Return the next state, [B, H], and action values, [B, A], of one step."""
-        x = nn.relu(nn.Dense(self.hidden_units)(observations))
-        state, x = nn.GRUCell(self.hidden_units)(state, x)
+    def __call__(self, state, observation, first):
+        """Return the next state, [B, H], and action values, [B, A]."""
+        state = jnp.where(first[:, None], 0.0, state)  # An episode begins.
+        x = nn.relu(nn.Dense(HIDDEN)(observation))
+        state, x = nn.GRUCell(HIDDEN)(state, x)
         value, advantages = nn.Dense(1)(x).squeeze(-1), nn.Dense(NUM_CUES)(x)
         return state, jax.vmap(rlaxlib.dueling_q_values)(value, advantages)
 
 
-class Steps(NamedTuple):
-    """Steps of all environments, [B, T, ...]."""
+class Agent(TrainState):
+    """An online network, its optimizer, and the parameters of a target network."""
 
-    state: Any  # Of the network, before the step.
-    observation: Any
-    first: Any  # Whether the step is the first of an episode.
-    action: Any
-    reward: Any
-    discount: Any
+    target_params: Any
 
 
-class Sequences(NamedTuple):
-    """Sequences with the recurrent state before their first step."""
+def unroll(agent, params, batch):
+    """Return the action values of sequences, [B, T+1, A]."""
 
-    state: Any  # [B, H]
-    observation: Any  # [B, T+1, ...]
-    first: Any  # [B, T+1]
-    action: Any  # [B, T]
-    reward: Any  # [B, T]
-    discount: Any  # [B, T]
+    def step(state, inputs):
+        return agent.apply_fn(params, state, *inputs)
+
+    inputs = (jnp.swapaxes(x, 0, 1) for x in (batch.observation, batch.first))
+    return jnp.swapaxes(jax.lax.scan(step, batch.state, tuple(inputs))[1], 0, 1)
+
+
+def loss(params, agent, batch, weights, config):
+    """Return the loss of sequences, and their new priorities."""
+    q = unroll(agent, params, batch)
+    target_q = unroll(agent, agent.target_params, batch)
+    mask = jnp.arange(batch.reward.shape[1]) >= config.burn_in
+
+    def errors(*inputs):
+        td_error = rlaxlib.transformed_n_step_q_learning(
+            *(*inputs, config.n),
+            tx_pair=rlaxlib.SIGNED_HYPERBOLIC_PAIR,
+            sample_mask=mask,
+        )
+        return td_error, rlaxlib.sequence_priority(td_error, sample_mask=mask)
+
+    a_t = jnp.argmax(q[:, 1:], axis=-1)
+    td_error, priorities = jax.vmap(errors)(
+        q[:, :-1], batch.action, target_q[:, 1:], a_t, batch.reward, batch.discount
+    )
+    losses = weights[:, None] * rlaxlib.l2_loss(td_error)
+    masks = jnp.broadcast_to(mask, losses.shape)
+    return rlaxlib.masked_mean(losses, mask=masks), priorities
 
 
 class Replay(NamedTuple):
@@ -155,230 +150,178 @@ class Replay(NamedTuple):
     priorities: jax.Array  # [N], 0 where there is no sequence.
     added: jax.Array
 
-    def add(self, sequences):
-        """Add sequences, with the largest priority so far, so that each is replayed."""
-        size = len(sequences.reward)
-        index = (self.added + jnp.arange(size)) % len(self.priorities)
-        stored = jax.tree.map(
-            lambda x, y: x.at[index].set(y), self.sequences, sequences
-        )
-        priority = jnp.maximum(1.0, jnp.max(self.priorities))
-        priorities = self.priorities.at[index].set(priority)
-        return Replay(stored, priorities, self.added + size)
+
+def learn(agent, replay, key, config):
+    """Update on a batch of replayed sequences; return the agent and the replay."""
+    probabilities = rlaxlib.prioritized_probabilities(
+        replay.priorities, config.priority_exponent
+    )
+    index = rlaxlib.stratified_sample(key, probabilities, config.batch_size)
+    weights = rlaxlib.importance_sampling_weights(
+        probabilities[index], config.weight_exponent
+    )
+    batch = jax.tree.map(lambda x: x[index], replay.sequences)
+    grads, priorities = jax.grad(loss, has_aux=True)(
+        agent.params, agent, batch, weights, config
+    )
+    agent = agent.apply_gradients(grads=grads)
+    target_params = rlaxlib.periodic_update(
+        agent.params, agent.target_params, agent.step, config.target_period
+    )
+    replay = replay._replace(priorities=replay.priorities.at[index].set(priorities))
+    return agent.replace(target_params=target_params), replay
 
 
-class Player(NamedTuple):
+def add(replay, sequences) -> Replay:
+    """Add sequences, with the largest priority so far, so that each is replayed."""
+    size = len(sequences.reward)
+    index = (replay.added + jnp.arange(size)) % len(replay.priorities)
+    stored = jax.tree.map(lambda x, y: x.at[index].set(y), replay.sequences, sequences)
+    priority = jnp.maximum(1.0, jnp.max(replay.priorities))
+    priorities = replay.priorities.at[index].set(priority)
+    return Replay(stored, priorities, replay.added + size)
+
+
+# --- Environment: B episodes. ---
+
+
+class World(NamedTuple):
     """The environments, and the recurrent states of the agent in them."""
 
-    env_state: EnvState  # [B]
-    state: jax.Array  # [B, H]
-    observation: jax.Array  # [B, ...]
-    first: jax.Array  # [B]
+    step: jax.Array  # From 0 to `episode_steps - 1`.
+    cue: jax.Array
+    state: jax.Array  # Of the network, [B, H].
+    observation: jax.Array
+    first: jax.Array
 
 
-class R2D2Agent(struct.PyTreeNode):
-    """An R2D2 agent, with its environments and its replay."""
+def begin(key, size, config) -> World:
+    """Return the first step of episodes."""
+    cue = jax.random.randint(key, (size,), 0, NUM_CUES)
+    step, state = jnp.zeros(size, int), jnp.zeros((size, HIDDEN))
+    return observe(World(step, cue, state, None, None), key, config)
 
-    network: TrainState
-    target: TrainState
-    player: Player
-    latest: Steps  # The last steps of the latest sequences, as many as the burn-in.
-    replay: Replay
-    config: Config = struct.field(pytree_node=False)
 
-    def iterate(self, key):
-        """Return the agent after sequences of all environments, and updates."""
+def observe(world, key, config) -> World:
+    """Show the cue at the first step, else noise; and a flag at the last step."""
+    first, last = world.step == 0, world.step == config.episode_steps - 1
+    noise = jax.random.normal(key, (len(first), NUM_CUES))
+    shown = jnp.where(first[:, None], 2.0 * jax.nn.one_hot(world.cue, NUM_CUES), noise)
+    observation = jnp.concatenate([shown, jnp.stack([first, last], axis=1)], axis=1)
+    first = first if config.memory else jnp.ones_like(first)
+    return world._replace(observation=observation, first=first)
+
+
+def env_step(world, action, key, config):
+    """Return the next step, of the next episode after the last; rewards, and ends."""
+    last = world.step == config.episode_steps - 1
+    reward = jnp.where(last, jnp.where(action == world.cue, 1.0, -1.0), 0.0)
+    cue = jax.random.randint(key, last.shape, 0, NUM_CUES)
+    step, cue = jax.vmap(rlaxlib.tree_select)(
+        last, (jnp.zeros_like(cue), cue), (world.step + 1, world.cue)
+    )
+    world = observe(world._replace(step=step, cue=cue), key, config)
+    return world, reward, last
+
+
+# --- Agent and environment, compiled together. ---
+
+
+def act(agent, world, key, steps, config, epsilons):
+    """Play steps in all environments; return the environments and the steps."""
+
+    def one(world, key):
         act_key, key = jax.random.split(key)
-        player, steps = self.act(self.player, act_key, self.config.num_steps)
-        steps = jax.tree.map(
-            lambda x, y: jnp.concatenate([x, y], axis=1), self.latest, steps
+        state, q = agent.apply_fn(
+            agent.params, world.state, world.observation, world.first
         )
-        replay = self.replay.add(make_sequences(steps, player))
-        latest = jax.tree.map(lambda x: x[:, self.config.num_steps :], steps)
-        agent = self.replace(player=player, latest=latest, replay=replay)
-        keys = jax.random.split(key, self.config.num_updates)
-        return jax.lax.scan(lambda agent, key: (agent.update(key), None), agent, keys)[
-            0
-        ]
+        keys = jax.random.split(act_key, len(q))
+        action = jax.vmap(rlaxlib.epsilon_greedy().sample)(keys, q, epsilons)
+        new, reward, ended = env_step(world._replace(state=state), action, key, config)
+        discount = config.discount * (1.0 - ended)
+        return new, Sequences(*world[2:], action, reward, discount)
 
-    def act(self, player, key, num_steps):
-        """Play steps with exploration."""
-        epsilons = rlaxlib.apex_epsilons(len(player.first))
-        policy = jax.vmap(rlaxlib.epsilon_greedy().sample)
-
-        def one(player, key):
-            act_key, key = jax.random.split(key)
-            state, q = self.apply(self.network, *player[1:])
-            keys = jax.random.split(act_key, len(q))
-            action = policy(keys, q, epsilons)
-            new, reward, ended = self.play(player.env_state, action, state, key)
-            discount = self.config.discount * (1.0 - ended)
-            return new, Steps(*player[1:], action, reward, discount)
-
-        player, steps = jax.lax.scan(one, player, jax.random.split(key, num_steps))
-        return player, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
-
-    def play(self, env_state, action, state, key):
-        """Step all environments; return what follows, rewards, and ends of episodes."""
-        keys = jax.random.split(key, (2, len(action)))
-        move = jax.vmap(step, (0, 0, 0, None))
-        length = self.config.episode_steps
-        env_state, reward, ended = move(env_state, action, keys[0], length)
-        observation = jax.vmap(observe, (0, 0, None))(env_state, keys[1], length)
-        return Player(env_state, state, observation, ended), reward, ended
-
-    def apply(self, network, state, observation, first, params=None):
-        """Apply the network for one step; reset its state if an episode begins."""
-        if not self.config.memory:
-            first = jnp.ones_like(first)
-        state = jnp.where(first[:, None], 0.0, state)
-        return network(state, observation, params=params)
-
-    def unroll(self, batch, network, params=None):
-        """Return the action values of sequences, [B, T+1, A]."""
-
-        def one(state, inputs):
-            return self.apply(network, state, *inputs, params)
-
-        inputs = (jnp.swapaxes(x, 0, 1) for x in (batch.observation, batch.first))
-        _, q = jax.lax.scan(one, batch.state, tuple(inputs))
-        return jnp.swapaxes(q, 0, 1)
-
-    def update(self, key):
-        """Update on a batch of replayed sequences."""
-        config, replay = self.config, self.replay
-        probabilities = rlaxlib.prioritized_probabilities(
-            replay.priorities, config.priority_exponent
-        )
-        index = rlaxlib.stratified_sample(key, probabilities, config.batch_size)
-        weights = rlaxlib.importance_sampling_weights(
-            probabilities[index], config.weight_exponent
-        )
-        batch = jax.tree.map(lambda x: x[index], replay.sequences)
-        loss = functools.partial(self.loss, batch=batch, weights=weights)
-        network, priorities = self.network.apply_loss_fn(loss_fn=loss, has_aux=True)
-        replay = replay._replace(priorities=replay.priorities.at[index].set(priorities))
-        target = self.target.replace(
-            params=rlaxlib.periodic_update(
-                network.params, self.target.params, network.step, config.target_period
-            )
-        )
-        return self.replace(network=network, target=target, replay=replay)
-
-    def loss(self, params, batch, weights):
-        """Return the loss of sequences, and their new priorities."""
-        q, target_q = (
-            self.unroll(batch, self.network, params),
-            self.unroll(batch, self.target),
-        )
-        a_t = jnp.argmax(q[:, 1:], axis=-1)
-        num_steps = batch.reward.shape[1]
-        mask = jnp.arange(num_steps) >= self.config.burn_in
-
-        def learn(*args):
-            td_error = rlaxlib.transformed_n_step_q_learning(
-                *args,
-                self.config.n,
-                tx_pair=rlaxlib.SIGNED_HYPERBOLIC_PAIR,
-                sample_mask=mask,
-            )
-            return td_error, rlaxlib.sequence_priority(td_error, sample_mask=mask)
-
-        td_error, priorities = jax.vmap(learn)(
-            q[:, :-1], batch.action, target_q[:, 1:], a_t, batch.reward, batch.discount
-        )
-        losses = weights[:, None] * rlaxlib.l2_loss(td_error)
-        masks = jnp.broadcast_to(mask, losses.shape)
-        return rlaxlib.masked_mean(losses, mask=masks), priorities
+    world, played = jax.lax.scan(one, world, jax.random.split(key, steps))
+    return world, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), played)
 
 
-def make_sequences(steps, player):
-    """Return the sequences of steps that the state of a player follows."""
+def make_sequences(played, world) -> Sequences:
+    """Return the sequences of steps that `world` follows, as they are stored."""
 
     def append(x, last):
         return jnp.concatenate([x, last[:, None]], axis=1)
 
-    return Sequences(
-        state=steps.state[:, 0],
-        observation=append(steps.observation, player.observation),
-        first=append(steps.first, player.first),
-        action=steps.action,
-        reward=steps.reward,
-        discount=steps.discount,
+    return played._replace(
+        state=played.state[:, 0],
+        observation=append(played.observation, world.observation),
+        first=append(played.first, world.first),
     )
 
 
-def begin(key, size, config) -> Player:
-    """Return the state of a player at the first step of episodes."""
-    keys = jax.random.split(key, (2, size))
-    env_state = jax.vmap(reset)(keys[0])
-    observation = jax.vmap(observe, (0, 0, None))(
-        env_state, keys[1], config.episode_steps
-    )
-    state = Network(config.hidden_units).initial_state(size)
-    return Player(env_state, state, observation, jnp.ones(size, bool))
+def iterate(carry, key, config):
+    """Act in all environments, store the sequences, and update."""
+    agent, replay, world, latest = carry
+    act_key, key = jax.random.split(key)
+    epsilons = rlaxlib.apex_epsilons(config.num_envs)
+    world, played = act(agent, world, act_key, config.num_steps, config, epsilons)
+    played = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), latest, played)
+    replay = add(replay, make_sequences(played, world))
+    latest = jax.tree.map(lambda x: x[:, config.num_steps :], played)
+
+    def update(carry, key):
+        return learn(*carry, key, config), None
+
+    keys = jax.random.split(key, config.num_updates)
+    (agent, replay), _ = jax.lax.scan(update, (agent, replay), keys)
+    return agent, replay, world, latest
 
 
-def make_agent(key, config) -> R2D2Agent:
+@functools.partial(jax.jit, static_argnames="config")
+def improve(carry, key, config):
+    """Alternate acting and updates; return the next state and the mean return."""
+    keys = jax.random.split(key, config.iterations)
+    carry, _ = jax.lax.scan(lambda x, key: (iterate(x, key, config), None), carry, keys)
+    world = begin(key, config.eval_episodes, config)
+    epsilons = jnp.zeros(config.eval_episodes)
+    _, played = act(carry[0], world, key, config.episode_steps, config, epsilons)
+    return carry, jnp.mean(jnp.sum(played.reward, axis=1))
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def start(key, config):
     """Initialise the network and an empty replay, and play the first burn-in."""
     network_key, env_key, act_key = jax.random.split(key, 3)
-    player = begin(env_key, config.num_envs, config)
-    network = Network(config.hidden_units)
-    params = network.init(network_key, player.state, player.observation)["params"]
-    agent = R2D2Agent(
-        network=TrainState.create(network, params, optax.adam(config.learning_rate)),
-        target=TrainState.create(network, params),
-        player=player,
-        latest=None,
-        replay=None,
-        config=config,
+    world = begin(env_key, config.num_envs, config)
+    params = Network().init(network_key, *world[2:])
+    adam = optax.adam(config.learning_rate)
+    agent = Agent.create(
+        apply_fn=Network().apply, params=params, tx=adam, target_params=params
     )
+    epsilons = rlaxlib.apex_epsilons(config.num_envs)
     length = config.burn_in + config.num_steps
-    steps = agent.act(player, act_key, length)[1]
-    sequences = make_sequences(steps, player)
+    _, played = act(agent, world, act_key, length, config, epsilons)
     empty = jax.tree.map(
-        lambda x: jnp.zeros((config.capacity, *x.shape[1:]), x.dtype), sequences
+        lambda x: jnp.zeros((config.capacity, *x.shape[1:]), x.dtype),
+        make_sequences(played, world),
     )
-    player, latest = agent.act(player, act_key, config.burn_in)
     replay = Replay(empty, jnp.zeros(config.capacity), jnp.int32(0))
-    return agent.replace(player=player, latest=latest, replay=replay)
+    world, latest = act(agent, world, act_key, config.burn_in, config, epsilons)
+    return agent, replay, world, latest
 
 
-# --- Training. ---
-
-
-def evaluate(agent, key):
-    """Return the mean return of episodes without exploration."""
-    config = agent.config
-    begin_key, key = jax.random.split(key)
-
-    def one(player, key):
-        state, q = agent.apply(agent.network, *player[1:])
-        action = jnp.argmax(q, axis=-1)
-        player, reward, _ = agent.play(player.env_state, action, state, key)
-        return player, reward
-
-    player = begin(begin_key, config.eval_episodes, config)
-    keys = jax.random.split(key, config.episode_steps)
-    return jnp.mean(jnp.sum(jax.lax.scan(one, player, keys)[1], axis=0))
-
-
-def train(config: Config) -> list[loops.Point]:
-    """Train an agent and return its learning curve."""
-    agent_key, key = jax.random.split(jax.random.key(config.seed))
-
-    def improve(agent, key):
-        keys = jax.random.split(key, config.iterations)
-        return jax.lax.scan(lambda a, key: (a.iterate(key), None), agent, keys)[0]
-
-    agent = jax.jit(functools.partial(make_agent, config=config))(agent_key)
-    steps = config.iterations * config.num_envs * config.num_steps
-    return loops.train(agent, key, improve, evaluate, config.evaluations, steps)[1]
-
-
-def main(config):
-    curves.report(train(config), "R2D2 on a memory task", config.output)
+def train(config: Config) -> list[tuple[int, float]]:
+    """Train an agent; return the evaluation returns over environment steps."""
+    start_key, key = jax.random.split(jax.random.key(config.seed))
+    carry, curve = start(start_key, config), []
+    for number in (progress := trange(1, config.evaluations + 1)):
+        carry, eval_return = improve(carry, jax.random.fold_in(key, number), config)
+        steps = number * config.iterations * config.num_envs * config.num_steps
+        curve.append((steps, float(eval_return)))
+        progress.set_postfix_str(f"return {eval_return:+.2f}")
+    return curve
 
 
 if __name__ == "__main__":
-    run(main, Config)
+    config = tyro.cli(Config)
+    rows, header = train(config), "step,evaluation return"
+    np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

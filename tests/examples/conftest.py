@@ -5,13 +5,23 @@ import importlib.util
 import jax
 import pytest
 
-NEEDED = ["bsuite", "flax", "gymnax", "matplotlib", "mctx", "optax", "orbax", "tqdm"]
+NEEDED = [
+    *(
+        "bsuite",
+        "flax",
+        "gymnax",
+        "matplotlib",
+        "mctx",
+        "optax",
+        "orbax",
+        "tqdm",
+        "tyro",
+    )
+]
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 # Without the packages, nothing is collected, and the summary reports it.
 collect_ignore_glob = ["test_*.py"] if MISSING else []
-
-_first_agents = {}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -28,23 +38,6 @@ def _default_jax_settings():
     """Undo strict promotion of the library's tests, which other packages violate."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
-
-
-@pytest.fixture
-def one_program(monkeypatch, request):
-    """Share the network and the optimizer of the first agent that an example makes.
-
-    `jax.jit` compiles anew for each optimizer.
-    """
-    example = request.module.example
-    make = example.make_agent
-
-    def make_shared(*args):
-        agent = make(*args)
-        first = _first_agents.setdefault(make, agent)
-        return agent.replace(tx=first.tx, apply_fn=first.apply_fn)
-
-    monkeypatch.setattr(example, "make_agent", make_shared)
 
 
 def pytest_terminal_summary(terminalreporter):

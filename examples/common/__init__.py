@@ -1,1 +1,0 @@
-"""Shared code of the examples: flags, training loops, networks, replay and plots."""

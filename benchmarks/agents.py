@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
-from ppo_pure_jax import shuffle
 from recipes.continuous import (
     ActorCritic,
     sac_actor,
@@ -24,6 +23,7 @@ from recipes.continuous import (
 )
 
 import rlaxlib
+from benchmarks.ppo import shuffle
 
 
 class Batch(NamedTuple):

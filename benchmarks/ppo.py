@@ -1,8 +1,7 @@
-"""Train a PPO agent on CartPole, Catch or Acrobot in one jitted function.
+"""PPO of the training runs, on the environments of gymnax, in one jitted function.
 
-The environments of gymnax are written in JAX, so that acting, updates and evaluation
-are one compiled program. A training run is a pure function `(key) -> (state, metrics)`.
-It continues from a state, and `jax.vmap` maps it over seeds or hyper-parameters:
+A training run is a pure function `(key) -> (state, metrics)`. It continues from a
+state, and `jax.vmap` maps it over seeds or hyper-parameters:
 
     ppo = make("CartPole-v1")
     state, metrics = ppo.train(key)
@@ -10,43 +9,22 @@ It continues from a state, and `jax.vmap` maps it over seeds or hyper-parameters
     states, metrics = jax.vmap(ppo.train)(jax.random.split(key, 8))
     states, metrics = jax.vmap(lambda r: ppo.set(learning_rate=r).train(key))(rates)
 
-Episodes cut by the time limit are truncated, not terminated: advantages bootstrap from
-the value of the final observation, which gymnax returns in addition to the first
-observation of the next episode.
-
-- `rlaxlib.softmax`: the policy,
-- `rlaxlib.generalized_advantage_estimation`: the advantages (GAE),
-- `rlaxlib.standardize`: the standardised advantages,
-- `rlaxlib.ppo_clip_loss`: the loss of the policy,
-- `rlaxlib.ppo_value_loss`: the loss of the values.
-
-A run has 262,144 steps and takes about 15 seconds on two cores, of which 2 are
-training. Over ten seeds, the median and worst return of the last evaluation were 500
-and 480 on CartPole, 1.0 and 1.0 on Catch, and -83 and -174 on Acrobot. By default the
-value loss is not clipped. With the common clipping of value changes at 0.2, values
-cannot follow returns in the tens and hundreds: the returns were 478 and 235 on
-CartPole, and -350 and -500 on Acrobot.
-
-    python examples/ppo_pure_jax.py --environment=Acrobot-v1 --seed=1
+`examples/ppo_pure_jax.py` is the same algorithm, shorter.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnax
 import jax
 import jax.numpy as jnp
 import optax
-from common import curves
-from common.flags import flag, run
 from flax import linen as nn
 from flax import struct
 from gymnax.environments.environment import Environment
 from jax.flatten_util import ravel_pytree
-from tqdm import tqdm
 
 import rlaxlib
 
@@ -402,59 +380,3 @@ def shuffle(key: jax.Array, number: int, times: int) -> jax.Array:
     low = (number - 1).bit_length()
     bits = jax.random.bits(key, (times, number)) >> low << low
     return jnp.sort(bits | jnp.arange(number, dtype=bits.dtype)) % (1 << low)
-
-
-# --- Command line. ---
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Configuration; each field is a command-line flag."""
-
-    seed: int = flag(0, "Seed of the network and the minibatches.")
-    environment_seed: int = flag(0, "Seed of the environments and the actions.")
-    output: str = flag("results/ppo_pure_jax", "Folder for the learning curve.")
-    environment: str = flag("CartPole-v1", "CartPole-v1, Catch-bsuite or Acrobot-v1.")
-    evaluations: int = flag(16, "Evaluations, in addition to the initial one.")
-    iterations: int = flag(4, "Rollouts of 4096 steps between evaluations.")
-    learning_rate: float = flag(3e-4, "Learning rate of Adam.")
-
-
-class Point(NamedTuple):
-    """One point of the learning curve."""
-
-    step: int  # Total steps of all environments.
-    eval_return: float
-
-
-def train(config: Config) -> list[Point]:
-    """Train an agent with a progress bar; return its learning curve."""
-    ppo = make(
-        config.environment,
-        learning_rate=config.learning_rate,
-        num_evaluations=config.evaluations,
-        iterations=config.iterations,
-    )
-    hyper = ppo.hyper
-    steps = hyper.num_evaluations * hyper.iterations * hyper.num_steps * hyper.num_envs
-    with tqdm(total=steps, unit="step") as progress:
-
-        def show(metrics):
-            average = metrics.episode_return.mean()
-            progress.set_postfix_str(f"return {average:+.2f}", refresh=False)
-            progress.update(int(metrics.step) - progress.n)
-
-        seeds = config.seed, config.environment_seed
-        state = jax.jit(ppo.init)(*map(jax.random.key, seeds))
-        _, metrics = ppo.replace(on_evaluation=show).train(state=state)
-        jax.effects_barrier()  # Wait for the last callback.
-    averages = metrics.episode_return.mean(axis=1)
-    return list(map(Point, metrics.step.tolist(), averages.tolist()))
-
-
-def main(config):
-    curves.report(train(config), f"PPO on {config.environment}", config.output)
-
-
-if __name__ == "__main__":
-    run(main, Config)

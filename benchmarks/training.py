@@ -228,11 +228,11 @@ def ours(name: str) -> Callable[[int], Any]:
 
 
 def _ppo(settings: Mapping[str, Any]) -> Callable[[int], Any]:
-    """Return a training run of the example of PPO."""
-    import ppo_pure_jax  # noqa: PLC0415 - Not with rejax's gymnax.
+    """Return a training run of PPO."""
+    from benchmarks import ppo as runs  # noqa: PLC0415 - Not with rejax's gymnax.
 
     rollout = settings["num_envs"] * settings["num_steps"]
-    ppo = ppo_pure_jax.make(
+    ppo = runs.make(
         settings["env"],
         **{name: settings[name] for name in ("learning_rate", "num_envs", "num_steps")},
         **{name: settings[name] for name in ("num_epochs", "num_minibatches")},

@@ -3,13 +3,14 @@
 It needs nothing but the library, so that the tests read it too.
 """
 
+import ast
 import functools
 import inspect
 import itertools
 import re
 from typing import NamedTuple
 
-from algorithms import DOCS, EXAMPLES, algorithms
+from algorithms import DOCS, EXAMPLES, FACTS, algorithms
 
 import rlaxlib
 from rlaxlib._core import suggestions
@@ -104,10 +105,50 @@ def returns(name):
     return (text[:1].upper() + text[1:]).replace(" for each ", " per ")
 
 
+class Example(NamedTuple):
+    """A whole agent in one file."""
+
+    group: str  # Of the gallery.
+    environment: str
+    source: str
+
+    @property
+    def lines(self):
+        """Return the number of lines."""
+        return self.source.count("\n")
+
+    @property
+    def seconds(self):
+        """Return the duration of a run on two cores, as its docstring says."""
+        found = re.search(r"(?:about|than) ([\w-]+ (?:seconds|minutes?))\b", self.text)
+        return {"a minute": "60 seconds", "three minutes": "180 seconds"}.get(
+            found[1], found[1]
+        )
+
+    @property
+    def text(self):
+        """Return the docstring, its words apart by single spaces."""
+        return " ".join(ast.get_docstring(ast.parse(self.source)).split())
+
+
+def gallery():
+    """Return the examples by group and name, in the order of the gallery."""
+    return {
+        group: {
+            name: Example(group, each, (EXAMPLES / f"{name}.py").read_text("utf-8"))
+            for name, each in members.items()
+        }
+        for group, members in FACTS["gallery"].items()
+    }
+
+
 def examples():
-    """Return the source of each example that has a learning curve, by its name."""
-    names = sorted(path.stem for path in EXAMPLES.glob("curves/*.*"))
-    return {name: (EXAMPLES / f"{name}.py").read_text("utf-8") for name in names}
+    """Return the source of each example, by its name, in the order of the gallery."""
+    return {
+        name: each.source
+        for members in gallery().values()
+        for name, each in members.items()
+    }
 
 
 # --- Uses, and names of others. ---

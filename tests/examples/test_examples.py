@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -108,6 +109,8 @@ def script(copied, monkeypatch):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", [str(copied), *arguments])
+        # The devices of this process are fixed.
+        monkeypatch.setattr(jax.config, "update", lambda *_: None)
         runpy.run_path(str(copied), run_name="__main__")
 
     return run

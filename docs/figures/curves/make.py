@@ -145,9 +145,8 @@ def write_table() -> None:
         for variant, seeds in curves(name).items():
             last = seeds[:, -1, 1]
             title = f"[`{name}`]({name}.py)" + f", {variant}" * bool(variant)
-            rows.append(
-                f"| {title} | {np.median(last):.4g} | {np.min(last):.4g} | {len(last)} |\n"
-            )
+            median, worst = f"{np.median(last):.4g}", f"{np.min(last):.4g}"
+            rows.append(f"| {title} | {median} | {worst} | {len(last)} |\n")
     before, rest = README.read_text("utf-8").split(START)
     _, after = rest.split(END)
     table = "".join([HEADER, *rows])

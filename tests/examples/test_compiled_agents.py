@@ -1,0 +1,196 @@
+"""Test what is particular to agents whose environment is compiled with them."""
+
+import dataclasses
+
+import bandits
+import deep_sea_bonuses
+import jax
+import jax.numpy as jnp
+import muzero
+import numpy as np
+import ppo_pure_jax
+import pytest
+import qmix
+import r2d2
+import stream_q
+
+# --- QMIX. ---
+
+
+def test_payoffs_are_those_of_the_paper_and_agent_1_chooses_the_matrix():
+    def choose(_, state):
+        return jnp.array([[1, 0], [1, 1], [0, 1]])[: len(state)]
+
+    steps = qmix.play(choose, jax.random.key(0), 3)
+    np.testing.assert_array_equal(steps.next_state[:3], [2, 2, 1])
+    np.testing.assert_array_equal(steps.reward, [0, 0, 0, 1, 8, 7])
+    np.testing.assert_array_equal(steps.discount, [1, 1, 1, 0, 0, 0])
+
+
+def test_value_of_the_team_grows_with_each_agent_and_is_a_sum_for_vdn():
+    state, action = jnp.array([2]), jnp.array([[0, 1]])
+    for units in (8, 0):
+        team = qmix.make_team(jax.random.key(1), qmix.Config(mixing_units=units))
+        q, weights = team.apply_fn(team.params, state)
+        found = qmix.value(team, team.params, state, action)
+        if units:
+            mix = jax.grad(lambda q, weights=weights: qmix.rlaxlib.qmix(q, *weights))
+            slope = mix(q[0, [0, 1], action[0]], tuple(x[0] for x in weights))
+            assert np.all(np.array(slope) >= 0)
+        else:
+            np.testing.assert_allclose(found, q[0, 0, 0] + q[0, 1, 1], rtol=1e-5)
+
+
+# --- R2D2. ---
+
+CONFIG = r2d2.Config(num_envs=3, episode_steps=4, burn_in=2, num_steps=6, capacity=9)
+
+
+def test_cue_is_shown_first_and_rewarded_last():
+    world = r2d2.begin(jax.random.key(0), 5, CONFIG)
+    cue = world.cue
+    np.testing.assert_array_equal(np.argmax(world.observation[:, :4], axis=1), cue)
+    for step in range(4):
+        assert np.all(np.array(world.first) == (step == 0))
+        assert np.all(np.array(world.observation[:, 5]) == (step == 3))
+        action = jnp.where(jnp.arange(5) == 0, (cue + 1) % 4, cue)
+        key = jax.random.key(step + 1)
+        world, reward, ended = r2d2.env_step(world, action, key, CONFIG)
+        assert np.all(np.array(ended) == (step == 3))
+        if step < 3:
+            assert not np.array(reward).any()
+    np.testing.assert_array_equal(reward, [-1, 1, 1, 1, 1])
+
+
+def test_stored_sequences_continue_each_other():
+    agent, replay, world, latest = r2d2.start(jax.random.key(0), CONFIG)
+    assert latest.reward.shape == (3, 2)
+    carry = agent, replay, world, latest
+    carry = r2d2.iterate(carry, jax.random.key(1), dataclasses.replace(CONFIG))
+    stored, last = carry[1].sequences, carry[2]
+    assert stored.observation.shape[:2] == (9, 2 + 6 + 1)
+    np.testing.assert_array_equal(stored.observation[:3, :2], latest.observation)
+    np.testing.assert_array_equal(stored.observation[:3, -1], last.observation)
+    np.testing.assert_array_equal(
+        np.array(carry[1].priorities) > 0, [True] * 3 + [False] * 6
+    )
+
+
+def test_network_forgets_at_the_first_step_of_an_episode():
+    params = r2d2.Network().init(
+        jax.random.key(0), jnp.zeros((2, 64)), jnp.ones((2, 6)), jnp.ones(2, bool)
+    )
+    states = jnp.stack([jnp.zeros(64), jnp.ones(64)])
+
+    def q(first):
+        return r2d2.Network().apply(
+            params, states, jnp.ones((2, 6)), jnp.full(2, first)
+        )[1]
+
+    np.testing.assert_array_equal(*q(True))
+    assert not np.allclose(*q(False))
+
+
+# --- MuZero. ---
+
+
+def test_muzero_targets_bootstrap_and_are_0_after_the_end():
+    config = muzero.Config(unroll_steps=3, n=2, discount=0.5)
+    rng = np.random.default_rng(0)
+    reward, value = rng.normal(size=(2, 9)).astype(np.float32)
+    episode = muzero.Episodes(
+        observation=np.zeros((1, 9, 1)),
+        action=np.arange(9)[None],
+        reward=reward[None],
+        policy=np.full((1, 9, 3), 1 / 3, np.float32),
+        value=value[None],
+    )
+    for start in (0, 7):
+        action, r, policy, v, valid = muzero.targets(
+            episode, jnp.array([start]), config
+        )
+        steps = np.arange(start, start + 4)
+        expected = [
+            sum(0.5**i * reward[t + i] for i in range(2) if t + i < 9)
+            + (0.25 * value[t + 2] if t + 2 < 9 else 0)
+            for t in steps
+        ]
+        np.testing.assert_allclose(v[0], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(valid[0], steps < 9)
+        kept = steps[:3] < 9
+        np.testing.assert_array_equal(action[0], np.where(kept, steps[:3], 0))
+        np.testing.assert_allclose(r[0], np.where(kept, reward[steps[:3] % 9], 0))
+        assert policy.shape == (1, 4, 3)
+
+
+# --- Deep Sea. ---
+
+
+def test_count_bonus_falls_with_visits_and_the_state_counts_them():
+    config = deep_sea_bonuses.Config(method="count", size=3)
+    state = deep_sea_bonuses.init_bonus(jax.random.key(0), config)
+    pairs = jnp.eye(9)[:2], jnp.array([1, 0])
+    rewards = []
+    for _ in range(3):
+        reward, state = deep_sea_bonuses.bonus(state, *pairs, config)
+        rewards.append(float(reward[0]))
+    assert rewards == sorted(rewards, reverse=True)
+    assert state[0, 1] == state[1, 0] == 3
+    assert np.sum(state) == 6
+
+
+@pytest.mark.parametrize("method", ["rnd", "ngu"])
+def test_bonus_of_a_pair_falls_when_it_is_visited(method):
+    config = deep_sea_bonuses.Config(method=method, size=3, train_episodes=100)
+    state = deep_sea_bonuses.init_bonus(jax.random.key(0), config)
+    pairs = jnp.eye(9)[:2], jnp.array([1, 0])
+    bonus = jax.jit(deep_sea_bonuses.bonus, static_argnums=3)
+    for _ in range(60):
+        last, state = bonus(state, *pairs, config)
+    new, _ = bonus(state, jnp.eye(9)[4:6], jnp.array([1, 0]), config)
+    assert np.mean(new) > 2 * np.mean(last)
+
+
+# --- Bandits, PPO, streams. ---
+
+
+def test_lai_robbins_constant_of_two_arms():
+    kl = 0.4 * np.log(0.4 / 0.6) + 0.6 * np.log(0.6 / 0.4)
+    np.testing.assert_allclose(bandits.lai_robbins(np.array([0.6, 0.4])), 0.2 / kl)
+
+
+@pytest.mark.parametrize("problem", ["bernoulli", "switching", "linear"])
+def test_regret_grows_slower_than_that_of_random_arms(problem):
+    config = bandits.Config(problem=problem, runs=8, pulls=400, period=200)
+    *_, last = bandits.train(config)
+    names = bandits.names(config)
+    assert len(names) == len(last)
+    policies = dict(zip(names, last, strict=True))
+    best = {"bernoulli": "Thompson", "switching": "discounted UCB", "linear": "LinUCB"}
+    assert (
+        0 < policies[best[problem]] < (40 if problem == "linear" else 0.2 * 400 * 0.7)
+    )
+
+
+def test_cut_episodes_bootstrap_and_terminated_ones_do_not():
+    config = ppo_pure_jax.Config(environment="CartPole-v1", num_envs=4, num_steps=40)
+    keys = jax.random.split(jax.random.key(0), 6)
+    environment, env_params = ppo_pure_jax.gymnax.make(config.environment)
+    world = jax.vmap(environment.reset, (0, None))(keys[:4], env_params)
+    network = ppo_pure_jax.Network(2)
+    agent = ppo_pure_jax.TrainState.create(
+        apply_fn=network.apply,
+        params=network.init(keys[4], world[0]),
+        tx=ppo_pure_jax.optax.sgd(0.1),
+    )
+    _, steps = ppo_pure_jax.collect(agent, world, keys[5], config)
+    assert steps.advantage.shape == steps.value.shape == (40, 4)
+    # At the step before a fall, the advantage is 1 minus the value.
+    found = np.array(steps.advantage + steps.value)
+    assert np.any(np.isclose(found, 1.0, atol=1e-4))
+
+
+def test_sparse_weights_are_0_with_the_same_share_for_each_unit():
+    weights = stream_q.sparse_init(jax.random.key(0), (50, 8))
+    np.testing.assert_array_equal(np.sum(np.array(weights) == 0, axis=0), [45] * 8)
+    assert np.max(np.abs(weights)) <= 50**-0.5

@@ -1,6 +1,6 @@
 """Train a transformer to sort by direct preference optimisation (DPO).
 
-A prompt is a list of 3 to 6 digits, and the right answer is the sorted list. The policy
+A prompt is a list of 3 to 6 numbers, the right answer the sorted list. The policy
 imitates sorted lists until 30 % of its sampled answers are right. It then samples
 answers to more prompts, and of the answers to each prompt a right one is preferred to a
 wrong one. DPO trains on these pairs: it needs neither rewards nor new samples. The
@@ -86,7 +86,7 @@ class Pairs(NamedTuple):
 
 # --- Policy: network, loss and update. B sequences of T tokens. ---
 
-PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of the digits begin at ZERO.
+PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of numbers begin at ZERO.
 SHORTEST, LONGEST = 3, 6
 VOCABULARY, LENGTH = ZERO + 10, 2 * LONGEST + 2
 

@@ -1,6 +1,6 @@
 """Train a transformer to sort by GRPO, Dr. GRPO, RLOO, GSPO or CISPO.
 
-A prompt is a list of 3 to 6 digits, and the right answer is the sorted list. The policy
+A prompt is a list of 3 to 6 numbers, the right answer the sorted list. The policy
 imitates sorted lists until 30 % of its sampled answers are right. Then it learns from
 rewards alone: 1 for a sorted list, 0 for any other answer. An update samples a group of
 answers to each prompt, compares the answers of a group with each other, and takes
@@ -84,7 +84,7 @@ class Batch(NamedTuple):
 
 # --- Policy: network, loss and update. B sequences of T tokens. ---
 
-PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of the digits begin at ZERO.
+PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of numbers begin at ZERO.
 SHORTEST, LONGEST = 3, 6
 VOCABULARY, LENGTH = ZERO + 10, 2 * LONGEST + 2
 

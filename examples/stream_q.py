@@ -162,9 +162,10 @@ def act(agent, key, observation, epsilon, network):
 # --- Agent and environment, compiled together. ---
 
 
-@functools.partial(jax.jit, static_argnames=("environment", "config"))
-def run(loop, key, environment, config):
+@functools.partial(jax.jit, static_argnames="config")
+def run(loop, key, config):
     """Take steps with one update each, from agent, observation, state and step."""
+    environment, _ = gymnax.make(config.environment)
     network = Network(environment.num_actions)
 
     def step(loop, key):
@@ -186,9 +187,10 @@ def run(loop, key, environment, config):
     return jax.lax.scan(step, loop, jax.random.split(key, config.eval_interval))[0]
 
 
-@functools.partial(jax.jit, static_argnames=("environment", "config"))
-def evaluate(agent, key, environment, config):
+@functools.partial(jax.jit, static_argnames="config")
+def evaluate(agent, key, config):
     """Return the mean return of greedy episodes."""
+    environment, _ = gymnax.make(config.environment)
     network = Network(environment.num_actions)
 
     def play(key):
@@ -221,8 +223,8 @@ def train(config: Config) -> list[tuple[int, float]]:
     agent = make_agent(keys[1], Network(environment.num_actions), observation)
     loop, curve = (agent, observation, state, jnp.int32(0)), []
     for number in (progress := trange(1, config.evaluations + 1)):
-        loop = run(loop, jax.random.fold_in(keys[2], number), environment, config)
-        eval_return = float(evaluate(loop[0], keys[3], environment, config))
+        loop = run(loop, jax.random.fold_in(keys[2], number), config)
+        eval_return = float(evaluate(loop[0], keys[3], config))
         curve.append((number * config.eval_interval, eval_return))
         progress.set_postfix_str(f"return {eval_return:.0f}")
     return curve

@@ -1,7 +1,5 @@
 """Test what is particular to agents whose environment is compiled with them."""
 
-import dataclasses
-
 import bandits
 import deep_sea_bonuses
 import jax
@@ -35,8 +33,8 @@ def test_value_of_the_team_grows_with_each_agent_and_is_a_sum_for_vdn():
         found = qmix.value(team, team.params, state, action)
         if units:
             mix = jax.grad(lambda q, weights=weights: qmix.rlaxlib.qmix(q, *weights))
-            slope = mix(q[0, [0, 1], action[0]], tuple(x[0] for x in weights))
-            assert np.all(np.array(slope) >= 0)
+            gradient = mix(q[0, [0, 1], action[0]], tuple(x[0] for x in weights))
+            assert np.all(np.array(gradient) >= 0)
         else:
             np.testing.assert_allclose(found, q[0, 0, 0] + q[0, 1, 1], rtol=1e-5)
 
@@ -66,7 +64,8 @@ def test_stored_sequences_continue_each_other():
     agent, replay, world, latest = r2d2.start(jax.random.key(0), CONFIG)
     assert latest.reward.shape == (3, 2)
     carry = agent, replay, world, latest
-    carry = r2d2.iterate(carry, jax.random.key(1), dataclasses.replace(CONFIG))
+    iterate = jax.jit(r2d2.iterate, static_argnames="config")
+    carry = iterate(carry, jax.random.key(1), CONFIG)
     stored, last = carry[1].sequences, carry[2]
     assert stored.observation.shape[:2] == (9, 2 + 6 + 1)
     np.testing.assert_array_equal(stored.observation[:3, :2], latest.observation)
@@ -159,17 +158,21 @@ def test_lai_robbins_constant_of_two_arms():
     np.testing.assert_allclose(bandits.lai_robbins(np.array([0.6, 0.4])), 0.2 / kl)
 
 
-@pytest.mark.parametrize("problem", ["bernoulli", "switching", "linear"])
-def test_regret_grows_slower_than_that_of_random_arms(problem):
-    config = bandits.Config(problem=problem, runs=8, pulls=400, period=200)
-    *_, last = bandits.train(config)
-    names = bandits.names(config)
-    assert len(names) == len(last)
-    policies = dict(zip(names, last, strict=True))
-    best = {"bernoulli": "Thompson", "switching": "discounted UCB", "linear": "LinUCB"}
-    assert (
-        0 < policies[best[problem]] < (40 if problem == "linear" else 0.2 * 400 * 0.7)
-    )
+@pytest.mark.parametrize(
+    ("problem", "policy", "bound"),
+    [
+        ("bernoulli", "Thompson", 56),
+        ("switching", "discounted Thompson", 56),
+        ("linear", "LinUCB", 20),
+    ],
+)
+def test_regret_is_less_than_that_of_random_arms(problem, policy, bound):
+    # Random arms have a regret of 80 in the first two problems.
+    config = bandits.Config(problem=problem, pulls=400)
+    keys = jax.random.split(jax.random.key(0), 8)
+    regrets = jax.vmap(bandits.play, (0, None, None))(keys, policy, config)
+    assert np.all(np.diff(regrets) >= -1e-3)
+    assert 0 < np.mean(regrets[:, -1]) < bound
 
 
 def test_cut_episodes_bootstrap_and_terminated_ones_do_not():

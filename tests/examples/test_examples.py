@@ -24,7 +24,6 @@ FILES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 BARS = {
     "actor_critic": -0.5,
     "bc_agent": 0.9,
-    "deep_sea_bonuses": 0.98,
     "distributional_dqn": 0.0,
     "dqn": 0.0,
     "online_q_lambda": 0.0,

@@ -63,7 +63,9 @@ class Config:
     entropy_cost: float = 0.01  # Weight of the entropy loss.
 
 
-SMALL = Config(train_episodes=800, eval_interval=400, lag=4)  # For tests.
+SMALL = Config(
+    train_episodes=20, eval_interval=10, eval_episodes=5, batch_size=2, lag=1
+)  # For tests.
 
 
 class Episode(NamedTuple):

@@ -46,7 +46,7 @@ class Config:
     learning_rate: float = 1e-3  # Learning rate of Adam.
 
 
-SMALL = Config(train_steps=200, eval_interval=100)  # Takes seconds, for tests.
+SMALL = Config(train_steps=200, eval_interval=100, eval_episodes=20)  # For tests.
 
 
 # --- Agent: network, loss and update. ---

@@ -56,7 +56,9 @@ class Config:
     num_samples: int = 4  # Actions of each kind in the conservative loss.
 
 
-SMALL = Config(data_episodes=10, evaluations=2, eval_interval=200)  # For tests.
+SMALL = Config(
+    data_episodes=2, evaluations=2, eval_interval=20, eval_episodes=2
+)  # For tests.
 
 
 class Transition(NamedTuple):

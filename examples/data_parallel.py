@@ -63,7 +63,7 @@ class Config:
     reward_scale: float = 1000.0  # Reward of a catch.
 
 
-SMALL = Config(devices=2, train_updates=60, report_interval=30)  # For tests.
+SMALL = Config(devices=2, train_updates=20, report_interval=10)  # For tests.
 
 
 class Trajectories(NamedTuple):

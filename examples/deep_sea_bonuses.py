@@ -74,9 +74,7 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(
-    method="count", size=5, train_episodes=60, eval_interval=30
-)  # For tests.
+SMALL = Config(size=4, train_episodes=20, eval_interval=10)  # For tests.
 
 
 class Transition(NamedTuple):

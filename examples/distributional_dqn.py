@@ -69,7 +69,7 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(train_episodes=200, eval_interval=100)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Transition(NamedTuple):

@@ -63,7 +63,7 @@ class Config:
     importance_steps: int = 5000  # Updates until that exponent is 1.
 
 
-SMALL = Config(train_episodes=400, eval_interval=200)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Transition(NamedTuple):

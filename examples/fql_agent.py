@@ -58,7 +58,9 @@ class Config:
     weight: float = 3.0  # Weight of the distillation loss, relative to values.
 
 
-SMALL = Config(data_episodes=10, evaluations=2, eval_interval=200)  # For tests.
+SMALL = Config(
+    data_episodes=2, evaluations=2, eval_interval=20, eval_episodes=2
+)  # For tests.
 
 
 class Transition(NamedTuple):

@@ -57,7 +57,9 @@ class Config:
     max_weight: float = 100.0  # Largest advantage weight.
 
 
-SMALL = Config(data_episodes=10, evaluations=2, eval_interval=500)  # For tests.
+SMALL = Config(
+    data_episodes=2, evaluations=2, eval_interval=20, eval_episodes=2
+)  # For tests.
 
 
 class Transition(NamedTuple):

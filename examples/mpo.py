@@ -74,7 +74,7 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(train_episodes=400, eval_interval=200)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Transition(NamedTuple):

@@ -88,7 +88,9 @@ class Config:
     entropy_cost: float = 0.01  # Weight of the entropy loss.
 
 
-SMALL = Config(processes=1, devices=2, train_updates=40, report_interval=20)  # Tests.
+SMALL = Config(
+    processes=1, devices=2, train_updates=20, report_interval=10
+)  # For tests.
 
 
 class Trajectories(NamedTuple):

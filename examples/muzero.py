@@ -70,7 +70,9 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(evaluations=2, iterations=10, num_simulations=4)  # For tests.
+SMALL = Config(
+    evaluations=2, iterations=2, num_simulations=4, num_envs=8, eval_episodes=8
+)  # For tests.
 
 
 class Episodes(NamedTuple):

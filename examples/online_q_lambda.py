@@ -57,7 +57,7 @@ class Config:
     watkins: bool = False  # Whether to cut returns at actions that are not greedy.
 
 
-SMALL = Config(train_episodes=600, eval_interval=300)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Episode(NamedTuple):

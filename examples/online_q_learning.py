@@ -46,7 +46,7 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(train_episodes=400, eval_interval=200)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=300, eval_interval=150, eval_episodes=20)  # For tests.
 
 
 # --- Agent: network, loss and update. ---

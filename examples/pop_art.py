@@ -72,7 +72,7 @@ class Config:
     step_size: float = 1e-3  # Step size of ART.
 
 
-SMALL = Config(train_episodes=600, eval_interval=300)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Episode(NamedTuple):

@@ -65,7 +65,7 @@ class Config:
     scale_rewards: bool = True  # Whether to scale rewards.
 
 
-SMALL = Config(evaluations=2, iterations=2, num_epochs=4)  # Takes seconds, for tests.
+SMALL = Config(evaluations=2, iterations=1, num_epochs=2, eval_episodes=2)  # For tests.
 
 
 class Steps(NamedTuple):

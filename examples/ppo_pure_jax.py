@@ -66,7 +66,7 @@ class Config:
     entropy_cost: float = 0.01  # Weight of the entropy.
 
 
-SMALL = Config(evaluations=2, iterations=2, num_envs=16)  # Takes seconds, for tests.
+SMALL = Config(evaluations=2, iterations=2, num_envs=16, eval_episodes=16)  # For tests.
 
 
 class Steps(NamedTuple):

@@ -63,7 +63,7 @@ class Config:
     target_period: int = 50  # Updates between copies to the target network.
 
 
-SMALL = Config(evaluations=6)  # Takes seconds, for tests.
+SMALL = Config(evaluations=6)  # For tests.
 
 NUM_STATES, NUM_AGENTS, NUM_ACTIONS = 3, 2, 2
 

@@ -72,7 +72,9 @@ class Config:
     weight_exponent: float = 0.6  # Exponent of the importance-sampling weights.
 
 
-SMALL = Config(evaluations=2, iterations=50, episode_steps=4)  # For tests.
+SMALL = Config(
+    evaluations=2, iterations=30, episode_steps=4, num_envs=8, capacity=512
+)  # For tests.
 
 
 class Sequences(NamedTuple):

@@ -55,7 +55,7 @@ class Config:
     baseline_cost: float = 0.5  # Weight of the loss of the baseline.
 
 
-SMALL = Config(train_episodes=600, eval_interval=300)  # Takes seconds, for tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 class Episode(NamedTuple):

@@ -53,7 +53,9 @@ class Config:
     target_entropy: float = -1.0  # Target entropy, often minus the action size.
 
 
-SMALL = Config(random_steps=200, evaluations=2, eval_interval=500)  # For tests.
+SMALL = Config(
+    random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2
+)  # For tests.
 
 
 class Transition(NamedTuple):

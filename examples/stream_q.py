@@ -57,7 +57,7 @@ class Config:
     kappa: float = 2.0  # Safety factor κ of the step size.
 
 
-SMALL = Config(evaluations=2, eval_interval=2000, exploration_steps=1000)  # For tests.
+SMALL = Config(evaluations=2, eval_interval=100, eval_episodes=2)  # For tests.
 
 
 # --- Agent: network and update. ---

@@ -57,7 +57,9 @@ class Config:
     policy_period: int = 2  # Critic updates per policy update.
 
 
-SMALL = Config(random_steps=200, evaluations=2, eval_interval=500)  # For tests.
+SMALL = Config(
+    random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2
+)  # For tests.
 
 
 class Transition(NamedTuple):

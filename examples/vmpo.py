@@ -63,7 +63,9 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(train_episodes=800, eval_interval=400)  # Takes seconds, for tests.
+SMALL = Config(
+    train_episodes=32, eval_interval=16, eval_episodes=5, batch_size=8
+)  # For tests.
 
 
 class Episodes(NamedTuple):

@@ -32,6 +32,7 @@ EXCEPT = {
     "imputed_expectile_q_learning": "a search",
     "likelihood": "a power of 0",
     "maximum_mean_discrepancy": "the distance of equal samples",
+    "n_step_transitions": "the index of the step to bootstrap from",
     "persistent_advantage_learning": "the action gap after an end is 0",
     "power_fractions": "fractions of 0 and 1 stay as they are",
     "qmix": "weights by their magnitudes",

@@ -30,7 +30,7 @@ ALGORITHMS = algorithms.algorithms()
 
 CASES = {
     name: case
-    for module in {x.module.name for each in ALGORITHMS.values() for x in each.functions}
+    for module in {x.module.name for y in ALGORITHMS.values() for x in y.functions}
     if module not in ("curricula", "streaming")  # They have no losses.
     for name, case in import_module(f"plain_losses.{module}").CASES.items()
 }

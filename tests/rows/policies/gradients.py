@@ -293,9 +293,7 @@ ROWS = [
     Row(
         qpg_loss,
         make_logits_and_values,
-        peer=Peer(
-            no_gradients={False: "rlax always stops the gradient of q"}
-        ),
+        peer=Peer(no_gradients={False: "rlax always stops the gradient of q"}),
         gradients=Gradients(
             targets=("q_t",),
             stopped_definition=qpg_with_constant_advantages,
@@ -307,9 +305,7 @@ ROWS = [
     Row(
         rm_loss,
         make_logits_and_values,
-        peer=Peer(
-            no_gradients={False: "rlax always stops the gradient of q"}
-        ),
+        peer=Peer(no_gradients={False: "rlax always stops the gradient of q"}),
         gradients=Gradients(
             targets=("q_t",), stopped_definition=rm_with_constant_regret
         ),

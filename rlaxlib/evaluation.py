@@ -318,7 +318,8 @@ def bootstrap_interval(
     if not leaves:
         checks.fail("`data` has no arrays")
     axes: Any = Shaped[ArrayLike, "R, M" if stratified else "N, *_"]
-    named = {name: (x, axes) for name, x in checks.named_leaves("data", data)}
+    paths = jax.tree_util.tree_leaves_with_path(data)
+    named = {f"data{jax.tree_util.keystr(path)}": (x, axes) for path, x in paths}
     for each in [{n: x} for n, x in named.items()] if stratified else [named]:
         checks.fit(**each)
 

@@ -454,7 +454,8 @@ def _select(**arguments: Any) -> Any:
 
 def _size(tree: Any, axis: int) -> int:
     """Return the size along an axis, which all leaves must share."""
-    leaves = checks.named_leaves("tree_like", tree)
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    leaves = [(f"tree_like{jax.tree_util.keystr(path)}", x) for path, x in paths]
     if not leaves:
         checks.fail("`tree_like` has no leaves")
     for name, leaf in leaves:

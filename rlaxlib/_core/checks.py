@@ -56,12 +56,6 @@ def same_structure(**trees: Any) -> None:
             )
 
 
-def named_leaves(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a pytree, each with a name such as `params['w'][0]`."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-
-
 def result(
     name: str, value: Any, shape: tuple[int, ...] = (), kind: str = "Float"
 ) -> Array:

@@ -7,7 +7,7 @@ from typing import cast
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core.types import Array, AxisName
+from rlaxlib._core.types import Array, Axes, AxisName
 
 
 def total(x: Array, axis_name: AxisName | None) -> Array:
@@ -38,10 +38,7 @@ def gather(x: Array, axis_name: AxisName | None) -> Array:
 
 
 def largest(
-    x: Array,
-    mask: Array,
-    axis_name: AxisName | None,
-    axis: int | tuple[int, ...] | None = None,
+    x: Array, mask: Array, axis_name: AxisName | None, axis: Axes = None
 ) -> Array:
     """Return the largest unmasked entry of all devices, with its gradient stopped.
 

@@ -34,11 +34,7 @@ def error(target: Array, prediction: Array, stop: ArrayLike) -> Array:
 
 
 def td_error(
-    v_tm1: Array,
-    r_t: Array,
-    discount_t: ArrayLike,
-    v_t: Array,
-    stop: ArrayLike = False,
+    v_tm1: Array, r_t: Array, discount_t: Array, v_t: Array, stop: ArrayLike = False
 ) -> Array:
     """Return the TD error `r_t + (discount_t * v_t - v_tm1)`.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from rlaxlib._core import devices, safe
-from rlaxlib._core.types import Array, AxisName
+from rlaxlib._core.types import Array, Axes, AxisName
 
 
 class Moments(NamedTuple):
@@ -39,10 +39,7 @@ class Moments(NamedTuple):
 
 
 def of(
-    x: Array,
-    mask: Array,
-    axis_name: AxisName | None = None,
-    axis: int | tuple[int, ...] | None = None,
+    x: Array, mask: Array, axis_name: AxisName | None = None, axis: Axes = None
 ) -> Moments:
     """Return the moments over axes, or over all, of unmasked entries.
 
@@ -79,7 +76,7 @@ def add(total: Array, rest: Array, x: Array) -> tuple[Array, Array]:
 
 
 def merge(
-    one: Sequence[Array], other: Sequence[Array], weight: Array
+    one: Sequence[Array], other: Sequence[Array | float], weight: Array
 ) -> tuple[Array, ...]:
     """Return the moments of two samples, of which the other has a weight in [0, 1].
 

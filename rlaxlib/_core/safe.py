@@ -57,13 +57,9 @@ def norm(x: Array) -> Array:
     return sqrt(jnp.sum(jnp.square(x), axis=-1))
 
 
-def polar(x: Array) -> tuple[Array, Array]:
-    """Return norms `[..., 1]` and directions of vectors `[..., D]`.
-
-    Both and their gradients are 0 at 0.
-    """
-    length = norm(x)[..., None]
-    return length, divide(x, length)
+def direction(x: Array) -> Array:
+    """Return the directions of vectors `[..., D]`, with a gradient of 0 at 0."""
+    return divide(x, norm(x)[..., None])
 
 
 def log(x: Array, otherwise: ArrayLike = -jnp.inf) -> Array:

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from rlaxlib._core import safe
 
@@ -97,7 +96,7 @@ def valid(x: Array, sample_mask: Array | None) -> Array:
     return jnp.where(of_steps(sample_mask, x), x, jnp.zeros_like(x))
 
 
-def bootstrap(discount_t: ArrayLike, v_t: Array) -> Array:
+def bootstrap(discount_t: Array, v_t: Array) -> Array:
     """Return `discount_t * v_t`, 0 at a terminal state without a legal action.
 
     There `v_t` is minus infinity.

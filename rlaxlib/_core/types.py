@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from jax import Array
 from jax.typing import ArrayLike
 
-__all__ = ["Array", "ArrayLike", "AxisName", "Bool", "Float", "Int", "Key", "Note"]
-__all__ += ["Real", "Shaped", "Static", "Tree"]
+__all__ = ["Array", "ArrayLike", "Axes", "AxisName", "Bool", "Float", "Int", "Key"]
+__all__ += ["Note", "Real", "Shaped", "Static", "Tree"]
 
+Axes = int | tuple[int, ...] | None
 AxisName = str | Sequence[str]
 
 

@@ -52,7 +52,7 @@ def edac_diversity_loss(gradients: Float[ArrayLike, "N, D"]) -> Float[Array, ""]
         Gaon An and others, *Uncertainty-Based Offline Reinforcement Learning with
         Diversified Q-Ensemble*, 2021. https://arxiv.org/abs/2110.01548
     """
-    _, u = safe.polar(gradients)
+    u = safe.direction(gradients)
     total = jnp.sum(jnp.square(jnp.sum(u, axis=0))) - jnp.sum(jnp.square(u))
     return total / max(len(gradients) - 1, 1)
 

@@ -55,5 +55,4 @@ def cosine_consistency_loss(
         https://arxiv.org/abs/2007.05929
     """
     targets = stop_if(stop_target_gradients, targets)
-    (_, x), (_, y) = safe.polar(predictions), safe.polar(targets)
-    return -safe.dot(x, y)
+    return -safe.dot(safe.direction(predictions), safe.direction(targets))

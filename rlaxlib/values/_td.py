@@ -117,7 +117,8 @@ def differential_td_learning(
         Average-Reward Markov Decision Processes*, 2021.
         https://arxiv.org/abs/2006.16318
     """
-    return td_error(v_tm1, r_t - reward_rate, 1.0, v_t, stop_target_gradients)
+    one = jnp.ones_like(v_t)
+    return td_error(v_tm1, r_t - reward_rate, one, v_t, stop_target_gradients)
 
 
 @checked

@@ -14,6 +14,7 @@ from jax import Array
 __all__ = [
     "Array",
     "ArrayLike",
+    "Axes",
     "AxisName",
     "Bool",
     "Float",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 ArrayLike = Array | Any
+Axes = int | tuple[int, ...] | None
 AxisName = str | Sequence[str]
 
 class Note(NamedTuple):

@@ -1,7 +1,7 @@
 """TRL, huggingface/trl@f2cd577.
 
 `trl/trainer/{grpo,dpo,reward}_trainer.py`, `trl/rewards/other_rewards.py`,
-`trl/experimental/{cpo,orpo,gmpo,gkd}/*_trainer.py`.
+`trl/experimental/{cpo,orpo,gmpo,gkd,xpo,nash_md}/*_trainer.py`.
 """
 
 import jax
@@ -30,6 +30,8 @@ INPUTS = {
     "logits": normal(T, V),
     "teacher_logits": normal(T, V),
     "tokens": integers(V, T),
+    "own_chosen": flags(0, 2, length=3),
+    "preference": jnp.float32(0.8),
     "chosen": normal(3, scale=5.0),
     "rejected": normal(3, scale=5.0),
     "ref_chosen": normal(3, scale=5.0),
@@ -220,6 +222,14 @@ ROWS = {
     ),
     "ORPOTrainer: odds ratio": orpo,
     "RewardTrainer": bradley_terry,
+    "XPOTrainer": lambda chosen, rejected, ref_chosen, ref_rejected, own_chosen: (
+        dpo(chosen, rejected, ref_chosen, ref_rejected)
+        + 0.01 * jnp.where(own_chosen, rejected, chosen)
+    ),
+    "NashMDTrainer": lambda log_prob, ref_log_prob, preference: (
+        0.1 * jnp.sum(stop(log_prob - ref_log_prob) * log_prob)
+        - (preference - 0.5) * jnp.sum(log_prob)
+    ),
     "GMPOTrainer": gmpo,
     "GKDTrainer": jsd,
     "selective_log_softmax, entropy_from_logits": chosen_log_prob,

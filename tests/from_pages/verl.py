@@ -221,7 +221,7 @@ ROWS = {
     ),
     "kl_loss_type: abs, low_var_kl": lambda data_log_prob, ref_log_prob: (
         jnp.abs(data_log_prob - ref_log_prob),
-        k3(data_log_prob, ref_log_prob),
+        jnp.clip(k3(data_log_prob, ref_log_prob), -10, 10),
     ),
     "compute_value_loss": value_loss,
     "token-mean": lambda losses, mask: jnp.sum(losses * mask) / jnp.sum(mask),

@@ -163,7 +163,7 @@ def _of_segments(ids: Array, mask: Array) -> list[_Problem]:
     outside = jnp.sum(mask & ~indexing.is_inside(ids, ids.shape[1]))
 
     def begins(ids: Array, mask: Array) -> Array:
-        """Return the valid tokens before which there is none of the same answer."""
+        """Return the valid tokens whose previous valid token has another answer."""
         steps = jnp.arange(ids.size)
         last = jax.lax.cummax(jnp.where(mask, steps, -1))
         before = jnp.pad(last[:-1], (1, 0), constant_values=-1)

@@ -124,7 +124,9 @@ def normalize(rewards, prompts):
 
 
 def centered(rewards, ids):
-    means = {each: rewards[np.asarray(ids) == each].mean() for each in set(ids.tolist())}
+    means = {
+        each: rewards[np.asarray(ids) == each].mean() for each in set(ids.tolist())
+    }
     return rewards - jnp.stack([means[each] for each in ids.tolist()])
 
 
@@ -151,7 +153,9 @@ ROWS = {
     "OpenRLHF: group_norm": lambda rewards: standardized(rewards, 1e-9),
     "OpenRLHF: rloo": leave_one_out,
     "OpenRLHF: reinforce_baseline, dr_grpo": lambda rewards: rewards - rewards.mean(),
-    "NeMo-RL: use_leave_one_out_baseline=False": lambda rewards: standardized(rewards, 1e-6),
+    "NeMo-RL: use_leave_one_out_baseline=False": lambda rewards: standardized(
+        rewards, 1e-6
+    ),
     "NeMo-RL: normalize_rewards=False": leave_one_out,
     "slime: grpo": lambda rewards: standardized(rewards, 1e-6),
     'ROLL: norm_mean_type="group", norm_std_type="group"': normalize,

@@ -17,7 +17,7 @@ def check_answers(
     groups = [rewards[group_ids == i] for i in np.unique(group_ids)]
     valid = [x[m] for x, m in zip(tokens, sample_mask, strict=True)]
     return (
-        np.mean(log_ratio),
+        np.asarray(np.mean(log_ratio)),
         np.mean(ratio) ** 2 / np.mean(ratio**2),
         np.mean([x[-1] == end_token for x in valid]),
         np.mean([x.size == 1 for x in groups]),

@@ -20,6 +20,9 @@ CHECKED_BY_FUNCTIONS = {
 
 # The range of a quantity, under its name.
 QUANTITIES = {
+    "group_ids": "in [0, G)",
+    "segment_ids": "in [0, T)",
+    "tokens": "in [0, V)",
     "a": "in [0, A)",
     "a_t": "in [0, A)",
     "clip": "in [0, inf]",
@@ -84,6 +87,9 @@ OTHERWISE = {
     ("reward_scale", "epsilon"): ADDED,
     ("standardize", "epsilon"): ADDED,
     ("simple_policy_loss", "epsilon"): "It divides by the range.",
+    ("check_answers", "group_ids"): "It reports ids out of range.",
+    ("check_answers", "segment_ids"): "It reports ids out of range.",
+    ("check_answers", "tokens"): "The size of the vocabulary is unknown.",
     ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
     ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
     ("batched_index", "indices"): "The axis has another name.",

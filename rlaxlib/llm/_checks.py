@@ -87,9 +87,10 @@ def check_answers(
             [0, 1], shape `[]`.
         sample_mask: True for tokens that the policy chose: not for prompt, padding and
             the output of tools, shape `[B, T]`; or None.
-        segment_ids: Answer of each token of packed rows, in [0, T) at valid tokens,
-            shape `[B, T]`; or None if each row is one answer.
-        group_ids: Prompt of each answer, in [0, N), shape `[N]`; or None for one group.
+        segment_ids: Answer of each token of packed rows, shape `[B, T]`; or None if
+            each row is one answer. An id below 0 or from T on is reported.
+        group_ids: Prompt of each answer, shape `[N]`; or None for one group. An id
+            below 0 or from N on is reported.
 
     Returns:
         An `AnswerStatistics`.

@@ -151,6 +151,15 @@ def test_devices_may_share_groups_by_ids_and_an_id_out_of_range_gives_nan():
     assert np.flatnonzero(np.isnan(expected)).tolist() == [7]
 
 
+def test_groups_by_ids_take_memory_in_proportion_to_the_answers():
+    def loss(rewards, ids):
+        return jnp.sum(jnp.square(rlaxlib.group_advantages(rewards, group_ids=ids)))
+
+    shapes = (jax.ShapeDtypeStruct((8192,), x) for x in (jnp.float32, jnp.int32))
+    memory = jax.jit(jax.grad(loss)).lower(*shapes).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 2**20
+
+
 @pytest.mark.skipif(
     jax.__version_info__ < (0, 10, 2), reason="explicit meshes need jax 0.10.2"
 )

@@ -97,3 +97,17 @@ def test_baselines_of_almost_certain_tokens_are_within_the_returns(rest):
     assert 1 / 9 - 1e-3 < found[0] < 1 / 3 + 1e-3
     if rest > 0.01:
         close(found, [0.2], rtol=1e-5)
+
+
+def test_squares_that_contradict_the_probabilities_count_as_the_bound():
+    """The sum over the other tokens is in [0, (1 - π)²]."""
+    returns = np.array([[1.0], [0.0]], np.float32)
+    log_prob = np.log(np.full((2, 1), 0.5, np.float32))
+
+    def baseline(first):
+        squares = np.array([[first], [0.5]], np.float32)
+        return rlaxlib.optimal_token_baseline(returns, log_prob, squares)
+
+    close(baseline(0.1), baseline(0.25))
+    close(baseline(0.9), baseline(0.5))
+    close(baseline(0.25), [1 / 3])  # Weights of 1/4 and of 1/2.

@@ -89,7 +89,8 @@ class Algorithm(NamedTuple):
         """Return the names of fields, by their shapes and what they hold."""
         rows = {}
         for name, text in self.fields.items():
-            contents = re.sub(r",? \[[A-Z].*?\]", "", text)
+            shape = r",? (or )?\[[A-Z].*?\]( for (the )?\w+( and \w+)?)?"
+            contents = re.sub(shape, "", text)
             rows.setdefault((self.shape(name), contents), []).append(name)
         return rows
 

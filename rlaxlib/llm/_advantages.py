@@ -78,9 +78,9 @@ def group_advantages(
         axis_name: Mapped axis name, or names, of the group; or None.
 
     Returns:
-        Advantages, shape `[G]`, 0 for ignored answers. If all rewards are equal, they
-        are 0 with the scale `"stddev"` or the baselines `"mean"` and `"leave_one_out"`;
-        if the mean is not positive, with the scale `"mean"`.
+        Advantages, shape `[G]`, 0 for ignored answers. They are 0 if all rewards are
+        equal, with the baselines `"mean"` and `"leave_one_out"`; and if the mean is not
+        positive, with the scale `"mean"`.
 
     Raises:
         ArgumentError: If a shape, dtype, option or concrete value is wrong.
@@ -120,9 +120,9 @@ def group_advantages(
     advantages = choices.get(baseline, rewards)
     if scale == "none":
         return advantages
-    # A negative mean would turn all signs around.
-    divisor = jnp.maximum(mean, 0) if scale == "mean" else found.stddev(ddof)
-    return safe.divide(advantages, divisor + epsilon)
+    if scale == "mean":  # A negative mean would turn all signs around.
+        return safe.divide(advantages, jnp.where(mean > 0, mean + epsilon, 0))
+    return safe.divide(advantages, found.stddev(ddof) + epsilon)
 
 
 def _group_moments(

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rlaxlib import arrays
 from rlaxlib._core import checks, dtypes, indexing, meshes, moments, safe
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
@@ -274,7 +273,7 @@ def art(
     x, beta, scale_lb, scale_ub = (
         each.astype(mu.dtype) for each in (targets, step_size, scale_lb, scale_ub)
     )
-    is_own = arrays.one_hot(indices, mu.size, bool)
+    is_own = jax.nn.one_hot(indices, mu.size, dtype=bool)
     if sample_mask is not None:
         is_own &= sample_mask[..., None]
     axes = tuple(range(x.ndim))

@@ -55,8 +55,10 @@ def squashed_gaussian(
     or `low` and `high`, as a `Box` of Gymnasium. Without one, the bounds are the
     keywords `minimum` and `maximum`, -1 and 1 by default.
 
-    The mean :math:`m` is in [-1, 1], so that the second tanh does not saturate: the
-    median of the action is within the middle 76 % of its range.
+    This is rlax's distribution, not the policy of SAC: outputs of the network pass an
+    activation first. :math:`m` is in [-1, 1], so that the second tanh does not
+    saturate: the median of the action is within the middle 76 % of its range. SAC has a
+    mean and a standard deviation as they are given: `tanh_normal_log_prob`.
 
     `prob` and `log_prob` are of the squashed action. `entropy` is of the Gaussian
     **before** squashing: estimate the action's entropy by `-log_prob` of a sample.
@@ -101,10 +103,13 @@ def tanh_normal_log_prob(
 
         log π(a) = log Normal(u; μ, σ²) - ∑_i log(1 - tanh² u_i),   a = tanh u
 
-    SAC samples :math:`u = μ + σ ε` and acts by its tanh. Store :math:`u`: it cannot be
-    recovered once the tanh saturates. If only the action is known, use
-    `tanh_normal_log_prob_of_action`. For actions of another range, subtract the sum of
-    the logarithms of their scales.
+    The policy of SAC samples :math:`u = μ + σ ε` and acts by its tanh. Mean and
+    standard deviation are used as given; `squashed_gaussian`, rlax's distribution,
+    passes both through an activation first, and has another density.
+
+    Store :math:`u`: it cannot be recovered once the tanh saturates. If only the action
+    is known, use `tanh_normal_log_prob_of_action`. For actions of another range,
+    subtract the sum of the logarithms of their scales.
 
     The code uses :math:`log(1 - tanh² u) = 2 (log 2 - u - softplus(-2u))`. In single
     precision the left side is minus infinity from :math:`u = 9` on.

@@ -211,7 +211,8 @@ def impute_expectile_samples(
     def narrow_down(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         rounds, low, high = state
         means = (low + high) / 2 + offsets * (high - low)
-        best = pick(means, jnp.argmin(jax.vmap(misfit)(means)))
+        # One at a time: all would hold 33 N² numbers.
+        best = pick(means, jnp.argmin(jax.lax.map(misfit, means)))
         step = (high - low) / 20
         return rounds - 1, jnp.maximum(low, best - step), jnp.minimum(high, best + step)
 

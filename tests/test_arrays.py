@@ -124,6 +124,11 @@ def test_indices_of_any_dtype_pick_one_of_many_entries(dtype):
     np.testing.assert_array_equal(picked, [3.0, 400.0])
 
 
+def test_half_an_index_is_an_error():
+    with pytest.raises(rlaxlib.ArgumentError, match="indices"):
+        rlaxlib.one_hot(np.array([0.5]), 2)
+
+
 @pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8, jnp.int16, jnp.int32])
 def test_indices_of_any_dtype_encode_one_of_many_classes(dtype):
     hot = np.asarray(one_hot(np.array([0, 100], dtype), 600))

@@ -281,6 +281,18 @@ def test_an_estimate_of_trajectories_has_an_interval():
     assert high - low < 0.6
 
 
+def test_stratified_arrays_may_have_different_numbers_of_runs():
+    scores = np.full((4, 2), 1.0), np.full((5, 2), 3.0)
+    ends = rlaxlib.bootstrap_interval(
+        jax.random.key(0),
+        scores,
+        lambda data: jnp.mean(data[0]) - jnp.mean(data[1]),
+        num_samples=10,
+        stratified=True,
+    )
+    np.testing.assert_array_equal(ends, [-2, -2])
+
+
 @pytest.mark.parametrize(
     ("data", "stratified", "message"),
     [

@@ -98,7 +98,7 @@ def test_each_row_may_have_many_samples(policy):
 
 
 def test_labels_are_not_normalised():
-    labels = np.array([[2.0, 0.0], [0.5, 0.0], [0.0, 0.0], [-1.0, 1.0]])
+    labels = np.array([[2.0, 0.0], [0.5, 0.0], [0.0, 0.0], [3.0, 1.0]])
     logits = np.tile(np.array([1.0, 2.0]), (4, 1))
     losses = rlaxlib.categorical_cross_entropy(labels, logits)
     close(losses, -labels @ log_softmax(logits[0]))

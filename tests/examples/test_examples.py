@@ -19,8 +19,8 @@ import rlaxlib
 FOLDER = Path(__file__).parents[2] / "examples"
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
-# Least return after the small setting, where that is enough to learn something. A random
-# agent averages -0.6 on Catch, 22 on CartPole, 4.75 on QMIX's game, -0.5 on R2D2's task.
+# Least return after the small setting, where that is enough to learn something. Random
+# agents average -0.6 on Catch, 22 on CartPole, 4.75 on QMIX's game, -0.5 in R2D2's.
 BARS = {
     "bc_agent": 0.8,
     "online_q_learning": -0.2,

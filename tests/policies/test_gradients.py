@@ -344,3 +344,22 @@ def test_inverted_gradient_is_zero_at_the_bound_and_whole_at_the_other():
     a_t, dqda_t = np.array([1.0, -1.0, 1.0, -1.0]), np.array([5.0, -5.0, -5.0, 5.0])
     found = rlaxlib.invert_gradients(a_t, dqda_t, -1.0, 1.0)
     np.testing.assert_array_equal(found, [0.0, 0.0, -5.0, 5.0])
+
+
+# --- One mask for all steps. ---
+
+
+BY_SHARED_MASK = [
+    name
+    for name in rlaxlib.__all__
+    if (spec := getattr(rlaxlib, name, None)) is not None
+    and hasattr(spec, "signature")
+    and "action_mask" in (specs := spec.signature().specs)
+    and specs["action_mask"].shapes[-1] not in (("A",),)
+]
+
+
+@pytest.mark.parametrize("name", BY_SHARED_MASK)
+def test_one_mask_serves_all_steps(name):
+    shapes = getattr(rlaxlib, name).signature().specs["action_mask"].shapes
+    assert ("A",) in shapes

@@ -80,7 +80,7 @@ class Config:
     window: int = 800  # Window of sliding-window UCB, in pulls.
 
 
-SMALL = Config(runs=4, pulls=100)  # For tests.
+SMALL = Config(problem="linear", runs=4, pulls=100)  # For tests.
 
 
 # --- Problems. ---

@@ -74,7 +74,9 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(size=4, train_episodes=20, eval_interval=10)  # For tests.
+SMALL = Config(
+    method="count", size=4, train_episodes=20, eval_interval=10
+)  # For tests.
 
 
 class Transition(NamedTuple):

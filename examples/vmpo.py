@@ -64,7 +64,7 @@ class Config:
 
 
 SMALL = Config(
-    train_episodes=32, eval_interval=16, eval_episodes=5, batch_size=8
+    train_episodes=32, eval_interval=16, eval_episodes=20, batch_size=8
 )  # For tests.
 
 

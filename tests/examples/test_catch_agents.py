@@ -75,7 +75,13 @@ def test_dqn_never_draws_free_slots_and_prefers_large_errors():
     assert np.all(weights[indices == 0] > weights[indices == 2][0])
 
 
-@pytest.mark.parametrize("loss", ["c51", "qr_dqn", "er_dqn", "naive_er_dqn"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *("c51", "er_dqn"),
+        *(pytest.param(x, marks=pytest.mark.trust) for x in ("qr_dqn", "naive_er_dqn")),
+    ],
+)
 def test_distributional_agent_predicts_the_reward_of_terminal_steps(loss):
     config = distributional_dqn.Config(loss=loss, num_outputs=11, learning_rate=3e-3)
     agent = distributional_dqn.make_agent(jax.random.key(0), Catch(), config)

@@ -162,7 +162,7 @@ def test_lai_robbins_constant_of_two_arms():
     ("problem", "policy", "bound"),
     [
         ("bernoulli", "Thompson", 56),
-        ("switching", "discounted Thompson", 56),
+        pytest.param("switching", "discounted Thompson", 56, marks=pytest.mark.trust),
         ("linear", "LinUCB", 20),
     ],
 )

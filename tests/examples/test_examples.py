@@ -4,6 +4,7 @@ import ast
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import re
 import runpy
 import shutil
@@ -19,14 +20,20 @@ import rlaxlib
 FOLDER = Path(__file__).parents[2] / "examples"
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
-# Least return after the small setting, where that is enough to learn something. Random
-# agents average -0.6 on Catch, 22 on CartPole, 4.75 on QMIX's game, -0.5 in R2D2's.
+# Least return after the small setting, where that is enough to learn. A random agent
+# averages -0.6 on Catch, 22 on CartPole, 4.75 on the game of QMIX, -0.5 in R2D2.
 BARS = {
     "bc_agent": 0.8,
     "online_q_learning": -0.2,
     "ppo_pure_jax": 25,
     "qmix": 8.0,
     "r2d2": 0.0,
+}
+
+# Most of the time is compilation, which other seeds repeat.
+LONG = {
+    *("cql_agent", "data_parallel", "dpo_transformer", "grpo_transformer"),
+    *("multi_host", "muzero", "r2d2"),
 }
 
 
@@ -127,6 +134,8 @@ def test_copy_runs_alone_and_depends_on_its_seed(copied, script):
     assert len(written) >= 2
     assert np.all(np.isfinite(written))
     assert written[-1, 1] >= BARS.get(name, -np.inf)
+    if name in LONG and "RLAXLIB_TRUST" not in os.environ:
+        return  # `make trust` goes on.
     first = np.array(example.train(example.SMALL))
     if name == "multi_host":  # Its processes have other devices than this one.
         assert first.shape == written.shape

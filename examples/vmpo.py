@@ -28,6 +28,7 @@ Packages: bsuite, flax, optax, tqdm, tyro.
 
 import dataclasses
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -158,12 +159,12 @@ def make_agent(key, environment, config) -> TrainState:
     )
 
 
-def play(environment, agent, key):
+def play(environment, agent, key, count):
     """Play an episode; return its observations, actions, rewards and discounts."""
     timestep = environment.reset()
     observations, steps = [timestep.observation], []
     while not timestep.last():
-        step_key = jax.random.fold_in(key, len(steps))
+        step_key = jax.random.fold_in(key, next(count))  # A new key for each step.
         action = int(act(agent, step_key, timestep.observation)[0])
         timestep = environment.step(action)
         observations.append(timestep.observation)
@@ -173,13 +174,13 @@ def play(environment, agent, key):
 
 def train(config: Config) -> list[tuple[int, float]]:
     """Train an agent; return the evaluation returns over training episodes."""
-    environment, eval_environment = Catch(seed=config.seed), Catch(seed=config.seed + 1)
+    seeds = np.random.SeedSequence(config.seed).generate_state(2)
+    environment, eval_environment = (Catch(seed=seed) for seed in seeds)
     init_key, act_key = jax.random.split(jax.random.key(config.seed))
     agent = make_agent(init_key, environment, config)
-    batch, curve = [], []
+    count, batch, curve = itertools.count(), [], []
     for episode in (progress := trange(1, config.train_episodes + 1)):
-        key = jax.random.fold_in(act_key, episode)
-        batch.append(play(environment, agent, key))
+        batch.append(play(environment, agent, act_key, count))
         if len(batch) == config.batch_size:
             episodes = Episodes(*map(np.stack, zip(*batch, strict=True)))
             agent, _ = learn(agent, episodes, config)

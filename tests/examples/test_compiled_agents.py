@@ -163,7 +163,6 @@ def test_lai_robbins_constant_of_two_arms():
     [
         ("bernoulli", "Thompson", 56),
         pytest.param("switching", "discounted Thompson", 56, marks=pytest.mark.trust),
-        ("linear", "LinUCB", 20),
     ],
 )
 def test_regret_is_less_than_that_of_random_arms(problem, policy, bound):

@@ -209,6 +209,19 @@ def test_an_array_that_changes_later_changes_no_setting(name):
 
 
 @each_object
+def test_settings_of_another_shape_are_refused(name):
+    make, _, use = OBJECTS[name]
+    many = jax.tree.map(lambda x: jnp.stack([x] * 2), make())
+    if name == "popart":  # Its update checks them under the names of `art`.
+        message = r"`step_size` is float32\[2\]"
+    else:
+        message = r"`self\.(ema\.)?\w+` is float32\[2\]"
+    if jax.tree.leaves(many):
+        with pytest.raises(rlaxlib.ArgumentError, match=message):
+            use(many, X)
+
+
+@each_object
 def test_an_object_unpacks_into_its_functions(name):
     made = OBJECTS[name][0]()
     functions = [*made]
@@ -222,12 +235,20 @@ INTEGERS = {
     "gaussian_diagonal": lambda n: rlaxlib.gaussian_diagonal(n).log_prob(X, X),
     "muzero_pair": PAIR.apply,
     "outside_support": lambda x: rlaxlib.outside_support(x, PAIR),
+    "lambda_returns": lambda n: rlaxlib.lambda_returns(X[0], abs(X[0]), X[0], n),
+    "huber_loss": lambda n: rlaxlib.huber_loss(X, n),
+    "kl_shaped_rewards": lambda n: rlaxlib.kl_shaped_rewards(n, X[0], X[1], n),
+    "pid_lagrangian": lambda n: rlaxlib.pid_lagrangian(n, n, n).init(n).cost,
+    "percentile_scale": lambda n: rlaxlib.percentile_scale(0.5, n, 95, n).init(X).mean,
 }
 
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_an_integer_of_python_is_a_float(name):
     np.testing.assert_array_equal(INTEGERS[name](1), INTEGERS[name](1.0))
+    # A compiled function gets it as an integer without a dtype of its own.
+    compiled = jax.jit(INTEGERS[name])
+    np.testing.assert_allclose(compiled(1), INTEGERS[name](1.0), 1e-6)
 
 
 def test_a_distribution_of_many_temperatures_is_mapped():

@@ -117,6 +117,8 @@ def misfit(
 def describe(value: Any) -> str:
     """Write an array as `float32[4, 5]`, and anything else as Python does."""
     shape, dtype, _ = binding.type_of(value)
+    if dtype is int and hasattr(value, "weak_type"):
+        dtype = value.dtype
     if not isinstance(dtype, type):
         return f"{dtype}[{', '.join(map(str, shape))}]"
     if hasattr(value, "_fields") or hasattr(value, "shape"):

@@ -199,9 +199,9 @@ class Plan:
         for path, place, spec in fitted.ruled:
             own = mask if fitted.roles.masked[place] else None
             rules.check(path, leaves[place], spec, sizes, given, own)
+        every = zip(leaves, types, fitted.roles.kinds, strict=True)
         leaves = [
-            float(x) if type(x) is int and kind else x
-            for x, kind in zip(leaves, fitted.roles.kinds, strict=True)
+            x * 1.0 if type_[1] is int and kind else x for x, type_, kind in every
         ]
         return static, leaves, fitted
 
@@ -231,7 +231,7 @@ class Plan:
 
     def _kind(self, path: str, spec: Spec) -> str:
         """Return the kind of a leaf. Functions of the user get pytrees as they are."""
-        if not spec.is_float:
+        if not spec.is_float or specs.argument_of(path) == "self":
             return ""
         if specs.argument_of(path) in self.states.values():
             return "state"
@@ -242,8 +242,12 @@ class Plan:
         wanted: dict[str, Spec] = {}
         found: Arguments = {}
         trees: dict[str, tuple[Spec, Any]] = {}
-        for name in filter(given.__contains__, self.checked):
-            for path, spec, value in specs.nodes(name, self.specs[name], given[name]):
+        own = specs.settings(type(given.get("self")))
+        every = self.specs | ({"self": own} if own.parts else {})
+        for name in filter(
+            given.__contains__, [*self.checked, *every.keys() - self.specs]
+        ):
+            for path, spec, value in specs.nodes(name, every[name], given[name]):
                 if spec.is_static:
                     rules.check_static(path, value, spec)
                 elif spec.is_tree:

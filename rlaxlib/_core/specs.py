@@ -238,6 +238,14 @@ def fields(record: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
+@functools.cache
+def settings(kind: Any) -> Spec:
+    """Return the spec of an object of settings: those of its fields that are arrays."""
+    hints = fields(kind) if dataclasses.is_dataclass(kind) else {}
+    parts = {n: spec for n, x in hints.items() if (spec := read(x)).is_array}
+    return Spec("Record", type=kind, parts=parts)
+
+
 def within(spec: Spec) -> Iterator[Spec]:
     """Yield a spec, and all that it contains."""
     yield spec

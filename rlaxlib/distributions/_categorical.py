@@ -334,7 +334,7 @@ class Softmax(DiscreteDistribution):
         temperature: Temperature, in (0, inf), shape `[]`.
     """
 
-    temperature: ArrayLike
+    temperature: Float[ArrayLike, ""]
 
     @checked
     def sample(
@@ -478,7 +478,7 @@ class ClippedEntropySoftmax(Softmax):
         entropy_clip: Fraction of the largest entropy, in [0, inf), shape `[]`.
     """
 
-    entropy_clip: ArrayLike
+    entropy_clip: Float[ArrayLike, ""]
 
     @checked
     def entropy(

@@ -156,7 +156,7 @@ class GaussianDiagonal(ContinuousDistribution):
             when called.
     """
 
-    sigma: ArrayLike | None
+    sigma: Float[ArrayLike, "[] or [D] or [..., D]"] | None
 
     @checked
     def sample(

@@ -196,7 +196,7 @@ class EpsilonGreedy(DiscreteDistribution):
             it when called.
     """
 
-    epsilon: ArrayLike | None
+    epsilon: Float[ArrayLike, ""] | None
     kl = None
 
     @checked

@@ -202,8 +202,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma_max: Largest log standard deviation, in [`sigma_min`, inf), shape `[]`.
     """
 
-    sigma_min: ArrayLike
-    sigma_max: ArrayLike
+    sigma_min: Float[ArrayLike, ""]
+    sigma_max: Float[ArrayLike, ""]
 
     @checked(compiled=False)
     def sample(

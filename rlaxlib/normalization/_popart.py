@@ -407,9 +407,9 @@ class PopArt(FunctionTuple):
     """
 
     num_outputs: int = dataclasses.field(metadata={"static": True})
-    step_size: ArrayLike | None
-    scale_lb: ArrayLike
-    scale_ub: ArrayLike
+    step_size: Float[ArrayLike, ""] | None
+    scale_lb: Float[ArrayLike, ""]
+    scale_ub: Float[ArrayLike, ""]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     dtype: DTypeLike = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")

@@ -207,10 +207,10 @@ class PidLagrangian(FunctionTuple):
         axis_name: Mapped axis name, or names, to average the cost over; or None.
     """
 
-    limit: ArrayLike
-    k_p: ArrayLike
-    k_i: ArrayLike
-    k_d: ArrayLike
+    limit: Float[ArrayLike, ""]
+    k_p: Float[ArrayLike, ""]
+    k_i: Float[ArrayLike, ""]
+    k_d: Float[ArrayLike, ""]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 

@@ -210,7 +210,7 @@ FORMER = {
     "boltzmann_probabilities": "softmax",
     "burn_in_mask": "jnp.arange(num_steps) >= burn_in",
     "cvar_fractions": "eta * fractions",
-    "clip_fraction": "jnp.mean(outputs.clipped)",
+    "clip_fraction": "jnp.mean(jnp.abs(outputs.ratio - 1) > epsilon)",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
     "ensemble_diversity_loss": "edac_diversity_loss",

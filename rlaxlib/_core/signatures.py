@@ -242,12 +242,11 @@ class Plan:
         wanted: dict[str, Spec] = {}
         found: Arguments = {}
         trees: dict[str, tuple[Spec, Any]] = {}
-        own = specs.settings(type(given.get("self")))
-        every = self.specs | ({"self": own} if own.parts else {})
-        for name in filter(
-            given.__contains__, [*self.checked, *every.keys() - self.specs]
-        ):
-            for path, spec, value in specs.nodes(name, every[name], given[name]):
+        every = {n: self.specs[n] for n in self.checked if n in given}
+        settings = specs.settings(type(given.get("self")))
+        every |= {"self": settings} if settings.parts else {}
+        for name, whole in every.items():
+            for path, spec, value in specs.nodes(name, whole, given[name]):
                 if spec.is_static:
                     rules.check_static(path, value, spec)
                 elif spec.is_tree:

@@ -301,3 +301,19 @@ def test_an_initial_state_may_be_made_from_shapes_and_dtypes(name):
     ):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
+
+
+# --- States from checkpoints. ---
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_state_restored_as_a_dict_is_an_error_that_says_how_to_make_it(name):
+    state, step = STATES[name]
+    kind = type(state).__name__
+    with pytest.raises(rlaxlib.ArgumentError) as error:
+        step(state._asdict())
+    first, *rest = str(error.value).split("\n")
+    assert f"must be a `{kind}`" in first
+    assert len(rest) == 1
+    assert rest[0].startswith(f"`{kind}(**")
+    assert rest[0].endswith(")` fits.")

@@ -132,7 +132,10 @@ def wrong_type(path: str, wanted: Spec, given: Values) -> ArgumentError:
     for field, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         value = getattr(value, field) if field else value[int(place)]
     kind = getattr(wanted.type, "__name__", "tuple")
-    return problem(f"`{path}` is {describe(value)}, must be a `{kind}`")
+    # As a checkpoint restores a state.
+    is_like = isinstance(value, Mapping) and value.keys() == wanted.parts.keys()
+    way = f"\n`{kind}(**{path})` fits." * is_like
+    return problem(f"`{path}` is {describe(value)}, must be a `{kind}`{way}")
 
 
 def _where(spec: Spec, bound: Bound) -> str:

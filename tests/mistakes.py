@@ -130,12 +130,12 @@ SHAPES = {
     ),
     "discounts of a step less": (
         lambda: r.upgo_returns(r_t=x(T), discount_t=x(4), v_tm1=x(T), v_t=x(T)),
-        "upgo_returns: `discount_t` is float32[4], must be float[T] in [0, 1], "
+        "upgo_returns: `discount_t` is float32[4], must be float[T] in [-1, 1], "
         "where T = 5 by `v_tm1`.",
     ),
     "rewards of a step more": (
         lambda: r.lambda_returns(x(T + 1), x(T), x(T)),
-        "lambda_returns: `discount_t` is float32[5], must be float[T] in [0, 1], "
+        "lambda_returns: `discount_t` is float32[5], must be float[T] in [-1, 1], "
         "where T = 6 by `r_t`.",
     ),
     "λ of another length": (
@@ -149,7 +149,7 @@ SHAPES = {
     ),
     "γ as a number": (
         lambda: r.lambda_returns(x(T), 0.99, x(T)),
-        "lambda_returns: `discount_t` is 0.99, must be float[T] in [0, 1], where T "
+        "lambda_returns: `discount_t` is 0.99, must be float[T] in [-1, 1], where T "
         "= 5 by `r_t`.",
         fits(DISCOUNT),
     ),
@@ -162,7 +162,9 @@ SHAPES = {
         "td_lambda: `r_t` is 1.0, must be float[T], where T = 5 by `v_tm1`.",
     ),
     "fields of a state": (
-        lambda: r.linucb_scores(r.LinearBanditState(x(A, A), x(A)), x(B, A), 1.0),
+        lambda: r.linucb_scores(
+            r.linear_bandit_init(A)._replace(weights=x(A, A)), x(B, A), 1.0
+        ),
         "linucb_scores: `state.weights` is float32[2, 2], must be float[D], where D"
         " = 2 by `contexts`.",
     ),
@@ -353,17 +355,17 @@ SHAPES = {
 KINDS = {
     "done as the discount": (
         lambda: r.lambda_returns(x(T), mask(T), x(T)),
-        "lambda_returns: `discount_t` is bool[5], must be float[T] in [0, 1].",
+        "lambda_returns: `discount_t` is bool[5], must be float[T] in [-1, 1].",
         fits(DISCOUNT),
     ),
     "done as the discount of a step": (
         lambda: r.q_learning(x(A), 0, 1.0, True, x(A)),
-        "q_learning: `discount_t` is True, must be float[] in [0, 1].",
+        "q_learning: `discount_t` is True, must be float[] in [-1, 1].",
         fits(DISCOUNT),
     ),
     "done as integers": (
         lambda: r.lambda_returns(x(T), ints(T), x(T)),
-        "lambda_returns: `discount_t` is int32[5], must be float[T] in [0, 1].",
+        "lambda_returns: `discount_t` is int32[5], must be float[T] in [-1, 1].",
         fits(DISCOUNT),
     ),
     "rewards of integers": (
@@ -525,7 +527,7 @@ KINDS = {
     ),
     "an array of strings": (
         lambda: r.one_hot(np.array(["a"]), 2),
-        "one_hot: `indices` is <U1[1], must be array[...].",
+        "one_hot: `indices` is <U1[1], must be int[...].",
     ),
     "counts and means, exchanged": (
         lambda: r.ucb_scores(x(A), ints(A)),
@@ -534,7 +536,8 @@ KINDS = {
     ),
     "classes in place of labels": (
         lambda: r.categorical_cross_entropy(ints(B), x(B, A)),
-        "categorical_cross_entropy: `labels` is int32[3], must be float[..., A].",
+        "categorical_cross_entropy: `labels` is int32[3], must be float[..., A] in "
+        "[0, inf).",
     ),
     "logits without their sample": (
         lambda: r.softmax().log_prob(x(A)),
@@ -614,7 +617,7 @@ KINDS = {
     ),
     "a rate above 1 at one step": (
         lambda: r.lambda_returns(x(2), np.float32([0.9, 1.1]), x(2)),
-        "lambda_returns: `discount_t` is 1.100000023841858, must be in [0, 1].",
+        "lambda_returns: `discount_t` is 1.100000023841858, must be in [-1, 1].",
     ),
     "a pair for a list of pairs": (
         lambda: r.mpo_loss(x(T), x(T), PENALTY, (1.0, PENALTY)),

@@ -20,9 +20,7 @@ FREE = {
 }
 # Names of more than twice as many operations as rlax's, each with the reason.
 ABOVE_TWICE = {
-    "episodic_memory_intrinsic_rewards": "sums without rounding, and a mask of steps",
-    "knn_query": "distances without cancellation, neighbours that are all alike",
-    "unbiased_transform_pair.apply_inv": "symmetric bins have a mean of exactly 0",
+    "transform_from_2hot_nonlinear": "symmetric bins have a mean of exactly 0",
 }
 
 

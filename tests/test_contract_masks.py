@@ -37,9 +37,9 @@ def mask_of(row):
     if masks:
         return masks[0], drawn[masks[0]].shape
     signature = getattr(row.function(rlaxlib), "signature", None)
-    if signature is None or "sample_mask" not in signature().arrays:
+    if signature is None or "sample_mask" not in signature().specs:
         return None, ()
-    wanted = signature().arrays
+    wanted = signature().specs
     axes = wanted["sample_mask"].shapes[0]
     steps = [
         np.shape(x)[: np.ndim(x) + len(axes) - len(wanted[n].shapes[0])]

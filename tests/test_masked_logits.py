@@ -290,17 +290,6 @@ def test_masked_logits_give_finite_gradients(row):
         assert all(np.all(np.isfinite(x)) for x in gradients.values())
 
 
-@pytest.mark.parametrize("losses", [0.0, np.inf])
-def test_bandits_without_a_possible_arm_explore_all_alike(losses):
-    uniform = np.full(4, 0.25)
-    losses = np.full(4, losses, np.float32)
-    for probs in (
-        rlaxlib.exp3_probabilities(-losses, 0.5),
-        rlaxlib.tsallis_inf_probabilities(losses, 0.5),
-    ):
-        np.testing.assert_allclose(probs, uniform, rtol=1e-6)
-
-
 # --- Actions of the data that are impossible. ---
 
 

@@ -221,7 +221,8 @@ def _batch(plan: Any, given: Values, wanted: Specs, shapes: Shapes) -> str:
         is_column = bound.sizes.get("batch") == 1 and any(forms[n] in rest for n in at)
         is_scalar = len(at) == 1 and not any(forms[n][0] or n in keys for n in at)
         if axis in at.values() and not (bound.misfit or is_column or is_scalar):
-            ways.append({specs.argument_of(n): (at | keys).get(n) for n in shapes})
+            axes = {(specs.argument_of(n), (at | keys).get(n)) for n in shapes}
+            ways += [dict(axes)] * (len(axes) == len(dict(axes)))  # Of a whole state.
     is_shared = any(x.get(n, 0) is None for x in ways for n in plan.states.values())
     is_open = any(x and wanted[n].is_open for n, x in shapes.items())
     name = "" if plan.is_factory or is_shared or is_open else plan.name(given)

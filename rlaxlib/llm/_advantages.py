@@ -185,7 +185,7 @@ def length_weighted_baseline(
         https://arxiv.org/abs/2505.23585
     """
     weights = lengths.astype(rewards.dtype)
-    weighted = devices.total(jnp.sum(weights * rewards), axis_name)
+    weighted = devices.total(safe.dot(weights, rewards), axis_name)
     total = devices.total(jnp.sum(weights), axis_name)
     return safe.divide(weighted, total)
 

@@ -249,7 +249,8 @@ class PidLagrangian(FunctionTuple):
         cost = stop_gradient(devices.mean(cost, self.axis_name))
         cost = cost.astype(state.cost.dtype)
         delta = cost - self.limit
-        integral, rest = moments.add(state.integral, state.integral_rest, delta)
+        rest = state.integral_rest.astype(cost.dtype)
+        integral, rest = moments.add(state.integral, rest, delta)
         rest = jnp.where(integral > 0, rest, 0)
         integral = jax.nn.relu(integral)
         derivative = jax.nn.relu(cost - state.cost)

@@ -43,7 +43,7 @@ def test_a_table_has_all_arrays_that_were_passed_and_no_defaults():
     _, table = lines(lambda: r.lambda_returns(x(T), x(T), x(T - 2), 0.9))
     assert table == [
         "  r_t is float32[5], must be float[T]",
-        "  discount_t is float32[5], must be float[T] in [0, 1]",
+        "  discount_t is float32[5], must be float[T] in [-1, 1]",
         "  v_t is float32[3], must be float[T]",
         "  lambda_ is 0.9, must be float[] or [T] in [0, 1]",
     ]

@@ -145,7 +145,7 @@ def test_an_impossible_action_adds_nothing_without_weight(dtype):
     learn = jax.jit(rlaxlib.sampled_policy_distillation_loss)
     assert learn(policy, targets) == 0
     targets = targets.replace(weights=np.array([1.0, 0.5], dtype))
-    assert learn(policy, targets) > 1e10
+    assert learn(policy, targets) > 60000  # More is infinite in float16.
 
 
 def test_policy_target_is_an_immutable_pytree():

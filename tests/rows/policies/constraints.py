@@ -157,8 +157,9 @@ def one_update(library):
 
     def update(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
         controller = library.pid_lagrangian(limit, k_p, k_i, k_d)
-        parts = state["state.integral"], state["state.cost"]
-        return controller.update(library.PidLagrangianState(*parts), cost)
+        integral, past = state["state.integral"], state["state.cost"]
+        before = library.PidLagrangianState(integral, past, 0 * integral)
+        return controller.update(before, cost)
 
     return update
 

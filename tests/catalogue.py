@@ -3,8 +3,6 @@
 import copy
 import sys
 
-from rlaxlib._core import signatures
-
 
 def checked_functions():
     """Yield all checked functions and methods, public or not."""
@@ -28,4 +26,4 @@ def check(plan, **given):
     return part.check(given)
 
 
-ALL = {name: signatures.read(function) for name, function in checked_functions()}
+ALL = {name: function.signature() for name, function in checked_functions()}

@@ -12,7 +12,7 @@ from contract import SINGLE, STEPS, each_row
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rlaxlib
-from rlaxlib._core import platforms, signatures
+from rlaxlib._core import platforms
 
 # Functions that do not run on an explicit mesh without `jax.set_mesh`, as JAX's gamma
 # distribution does not.
@@ -176,7 +176,7 @@ def test_can_be_traced_where_transfers_are_not_allowed(row):
 def test_an_index_may_have_a_dtype_that_cannot_hold_the_number_of_entries(row):
     if not hasattr(row.function(rlaxlib), "signature"):
         pytest.skip("its signature does not say what it indexes")
-    specs = signatures.read(row.function(rlaxlib)).specs
+    specs = row.function(rlaxlib).signature().specs
     inputs = {name: widen(x, specs[name]) for name, x in row.inputs().items()}
 
     @jax.jit

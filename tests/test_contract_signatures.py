@@ -32,7 +32,7 @@ def _made(name):
 
 FUNCTIONS = dict(functions())
 SIGNATURES = {
-    name: signatures.read(function)
+    name: function.signature()
     for name, function in FUNCTIONS.items()
     if hasattr(function, "signature")
 }

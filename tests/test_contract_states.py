@@ -12,7 +12,7 @@ from contract import each_row
 from test_states import FACTORIES
 
 import rlaxlib
-from rlaxlib._core import signatures, specs
+from rlaxlib._core import specs
 
 STORED = jnp.float32, jnp.bfloat16, jnp.float16, jnp.float64
 MIXES = [(x, y) for x, y in itertools.product(STORED, STORED) if x != y]
@@ -179,7 +179,7 @@ def test_a_loop_begins_from_a_state_of_defaults(name, dtype):
 
 def test_all_states_of_defaults_are_tested():
     def has_defaults(name):
-        states = signatures.read(getattr(rlaxlib, name)).specs.values()
+        states = getattr(rlaxlib, name).signature().specs.values()
         classes = {part for spec in states for part in parts_of(spec)}
         return any(getattr(x, "_field_defaults", {}) for x in classes)
 
@@ -199,7 +199,7 @@ def has_successor(name):
     function = getattr(rlaxlib, name)
     if not hasattr(function, "signature"):
         return False
-    signature = signatures.read(function)
+    signature = function.signature()
     states = set().union(*(parts_of(spec) for spec in signature.specs.values()))
     returned = {x for x in parts_of(signature.result) if hasattr(x, "_fields")}
     text = re.sub(r"\s+", " ", function.__doc__)

@@ -11,7 +11,7 @@ import catalog
 import pytest
 
 import rlaxlib
-from rlaxlib._core import signatures, specs
+from rlaxlib._core import specs
 
 # Ranges that a function checks, since no annotation can state them.
 CHECKED_BY_FUNCTIONS = {
@@ -151,7 +151,7 @@ def documented():
             methods = [x for n, x in vars(thing).items() if n[0] != "_"]
             methods = filter(is_checked, methods)
             things |= {f"{name}.{method.__name__}": method for method in methods}
-    checked = {n: signatures.read(x) for n, x in things.items() if is_checked(x)}
+    checked = {n: x.signature() for n, x in things.items() if is_checked(x)}
     for name, signature in checked.items():
         own = {n: x for n, x in signature.specs.items() if not (x.parts or x.is_tree)}
         yield name, catalog.complete(things[name]), own

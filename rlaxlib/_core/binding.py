@@ -44,7 +44,8 @@ class Bound(NamedTuple):
 def type_of(value: Any) -> Type:
     """Return the type of an argument."""
     is_array, is_host = _where(type(value))
-    if is_array and value.shape == () and _is_weak_integer(value):
+    is_weak = is_array and value.shape == () and getattr(value, "weak_type", False)
+    if is_weak and jnp.issubdtype(value.dtype, jnp.integer):
         return (), int, False  # A Python integer, given to a compiled function.
     if is_array:
         return value.shape, value.dtype, is_host
@@ -52,12 +53,6 @@ def type_of(value: Any) -> Type:
         if isinstance(value, scalar):
             return (), scalar, True
     return (), type(value), True
-
-
-def _is_weak_integer(value: Any) -> bool:
-    """Return whether an array has no dtype of its own, and integers as values."""
-    is_weak = getattr(value, "weak_type", False)
-    return is_weak and jnp.issubdtype(value.dtype, jnp.integer)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -50,10 +50,8 @@ def same_structure(**trees: Any) -> None:
     (first, one), *others = structures.items()
     for name, other in others:
         if other != one:
-            fail(
-                f"`{first}` and `{name}` must have the same tree structure, but have "
-                f"{one} and {other}"
-            )
+            must = "must have the same tree structure"
+            fail(f"`{first}` and `{name}` {must}, but have {one} and {other}")
 
 
 def result(

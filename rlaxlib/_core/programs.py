@@ -123,7 +123,7 @@ def _rebuild(value: Any, new: list[Any]) -> Any:
     """Return a record or tuple with other fields or entries."""
     if dataclasses.is_dataclass(value):
         names = [each.name for each in dataclasses.fields(value)]
-        fields = dict(zip(names, new, strict=True))
+        fields: Any = dict(zip(names, new, strict=True))
         return dataclasses.replace(cast(Any, value), **fields)
     return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
@@ -143,7 +143,4 @@ def mesh_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-@functools.partial(jax.jit, inline=True)
-def _array(value: Any) -> Array:
-    """Return a value as a JAX array, by a program that transfer guards allow."""
-    return jnp.asarray(value)
+_array = jax.jit(jnp.asarray, inline=True)  # Of a value on the host.

@@ -7,7 +7,7 @@ device are never read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -54,18 +54,17 @@ def check(
         return
     for rule in of(spec, getattr(x, "dtype", type(x))):
         if isinstance(rule, str):
-            ends, is_wrong = [], _OTHERS[rule][0](x)
+            ends, (breaks, must) = [], _OTHERS[rule]
+            is_wrong = breaks(x)
         else:
             ends = [_bound(end, sizes, given) for end in rule[:2]]
-            is_wrong = _is_outside(x, rule, *ends)
+            is_wrong, must = _is_outside(x, rule, *ends), ""
         if valid is not None:
             is_wrong = is_wrong & streams.of_steps(valid, is_wrong)
         if np.any(is_wrong):
             every = np.broadcast_arrays(x, *ends, is_wrong)
             first, *known = (each[is_wrong].flat[0] for each in every)
-            must = (
-                _OTHERS[rule][1] if isinstance(rule, str) else f"be {rule.at(*known)}"
-            )
+            must = must or f"be {cast(Any, rule).at(*known)}"
             raise problem(f"`{name}` is {first}, must {must}")
 
 

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib._core import binding, checks, errors, programs, rules, specs
-from rlaxlib._core.binding import Bound, Type
+from rlaxlib._core.binding import Bound, Type, type_of
 from rlaxlib._core.errors import ArgumentError
 from rlaxlib._core.functions import FunctionTuple, is_ours
 from rlaxlib._core.programs import Program, Roles
@@ -70,11 +70,6 @@ def checked(function: Callable[..., Any] | None = None, /, **options: Any) -> An
 
     cast(Any, call).signature = signature
     return call
-
-
-def read(function: Any) -> Plan:
-    """Return the plan of a checked function or method."""
-    return function.signature()
 
 
 class Fitted(NamedTuple):
@@ -123,8 +118,7 @@ class Plan:
         self.defaults = {x.name: x.default for x in own if x.default is not x.empty}
         self.is_factory = inspect.isclass(made) and issubclass(made, FunctionTuple)
         self.compiled = compiled and not self.is_factory
-        mask = self.specs.get("sample_mask", Spec("Bool", ((),)))
-        self.steps = mask.shapes[0]
+        self.steps = self.specs.get("sample_mask", Spec("Bool", ((),))).shapes[0]
         returned = [x.type for x in specs.within(self.result) if x.kind == "Record"]
         self.states = {x.type: n for n, x in self.specs.items() if x.type in returned}
         self.program = Program(function, self.result, self.states, self.steps, wide)
@@ -186,7 +180,7 @@ class Plan:
         static = tuple([(n, _hashable(x)) for n, x in known.items()])
         traced = {n: given[n] for n in self.traced if n not in known}
         leaves, structure = jax.tree.flatten(traced)
-        types = tuple(map(binding.type_of, leaves))
+        types = tuple(map(type_of, leaves))
         try:
             fitted = self.fit(structure, types, static)
         except specs.TypeMismatchError as error:
@@ -200,20 +194,15 @@ class Plan:
             own = mask if fitted.roles.masked[place] else None
             rules.check(path, leaves[place], spec, sizes, given, own)
         every = zip(leaves, types, fitted.roles.kinds, strict=True)
-        leaves = [
-            x * 1.0 if type_[1] is int and kind else x for x, type_, kind in every
-        ]
+        leaves = [x * 1.0 if t[1] is int and kind else x for x, t, kind in every]
         return static, leaves, fitted
 
     def _fit(self, structure: Any, types: tuple[Type, ...], static: Options) -> Fitted:
         """Fit arguments to their annotations."""
         wanted, places = self._places(structure.unflatten(range(len(types))))
-        found = {
-            path: types[x] if type(x) is int else binding.type_of(x)
-            for path, x in places.items()
-        }
+        own = {n: types[x] if type(x) is int else type_of(x) for n, x in places.items()}
         sizes: Sizes = {n: x for n, x in static if type(x) is int}
-        bound = binding.bind(wanted, found, sizes)
+        bound = binding.bind(wanted, own, sizes)
         for name, value in static if not bound.misfit else ():
             rules.check(name, value, self.specs[name], bound.sizes, dict(static))
         kinds, masked = [""] * len(types), [False] * len(types)
@@ -271,10 +260,8 @@ class Plan:
             if self.is_factory:  # An array may change once it is a setting.
                 given = {n: copy.copy(_hashable(x)) for n, x in given.items()}
             return self.function(**given)
-        has_ours = all(
-            given[n] is self.defaults.get(n) or is_ours(given[n])
-            for n in self.functions
-        )
+        own = self.defaults.get
+        has_ours = all(given[n] is own(n) or is_ours(given[n]) for n in self.functions)
         bare = tuple([(n, _hashable(given[n])) for n in self.bare])
         run = self.program.compiled if has_ours else self.program.body
         with programs.mesh_of(leaves):

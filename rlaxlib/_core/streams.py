@@ -22,8 +22,10 @@ from jax import Array
 
 from rlaxlib._core import safe
 
+Mask = Array | None
 
-def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
+
+def ends(truncated_t: Mask, sample_mask: Mask) -> Mask:
     """Return which valid steps are the last of their segments, `[T]`.
 
     It is false at invalid steps, and None if both masks are None. Without
@@ -38,9 +40,7 @@ def ends(truncated_t: Array | None, sample_mask: Array | None) -> Array | None:
     return sample_mask & (jax.lax.cummin(cut, reverse=True) < next_valid(sample_mask))
 
 
-def cut_traces(
-    trace: Array, truncated_t: Array | None, sample_mask: Array | None
-) -> Array:
+def cut_traces(trace: Array, truncated_t: Mask, sample_mask: Mask) -> Array:
     """Return a trace such as λ, `[T]` or `[]`, for each step, 0 where a segment ends.
 
     It is unchanged if both masks are None.
@@ -57,9 +57,7 @@ def next_valid(sample_mask: Array) -> Array:
     return jnp.pad(later, (0, 1), constant_values=steps)
 
 
-def at_next_valid(
-    x: Array, truncated_t: Array | None, sample_mask: Array | None
-) -> Array:
+def at_next_valid(x: Array, truncated_t: Mask, sample_mask: Mask) -> Array:
     """Return `x` at the next valid step after each step, and 0 where a segment ends."""
     if sample_mask is None:
         later = jnp.pad(x[1:], (0, 1))
@@ -85,7 +83,7 @@ def of_steps(sample_mask: Array, x: Array) -> Array:
     return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
-def valid(x: Array, sample_mask: Array | None) -> Array:
+def valid(x: Array, sample_mask: Mask) -> Array:
     """Return `x`, whose first axes are those of the mask, and 0 at invalid steps.
 
     A product with NaN has a NaN gradient even where the result is masked, so functions
@@ -104,7 +102,7 @@ def bootstrap(discount_t: Array, v_t: Array) -> Array:
     return discount_t * safe.floored(v_t)
 
 
-def filled(mask: Array | None, like: Array) -> Array:
+def filled(mask: Mask, like: Array) -> Array:
     """Return the mask of the shape of `like`, true everywhere if there is none."""
     # By `like`, which devices may share.
     mask = jnp.ones_like(like, bool) if mask is None else mask
@@ -112,7 +110,7 @@ def filled(mask: Array | None, like: Array) -> Array:
 
 
 def segments(
-    discount_t: Array, truncated_t: Array | None, sample_mask: Array | None
+    discount_t: Array, truncated_t: Mask, sample_mask: Mask
 ) -> tuple[Array, Array, Array]:
     """Number the valid steps of a stream, and find where segments end.
 
@@ -136,7 +134,7 @@ def first_of(number: Array, end: Array) -> Array:
     return jnp.pad(after[:-1], (1, 0))
 
 
-def step_of(number: Array, sample_mask: Array | None) -> Array:
+def step_of(number: Array, sample_mask: Mask) -> Array:
     """Return the index of the valid step of a number, each its own where masked."""
     if sample_mask is None:
         return number
@@ -152,7 +150,7 @@ def compact(x: Array, sample_mask: Array) -> Array:
     return jnp.zeros_like(x).at[_ranks(sample_mask)].set(valid)
 
 
-def restore(x: Array, sample_mask: Array | None) -> Array:
+def restore(x: Array, sample_mask: Mask) -> Array:
     """Move the valid steps from the front of a stream back to their places."""
     if sample_mask is None:
         return x

@@ -9,7 +9,7 @@ import pytest
 from mistakes import KINDS, SHAPES, B, T, x
 
 import rlaxlib as r
-from rlaxlib._core import signatures, specs
+from rlaxlib._core import specs
 
 ROWS = [row for row in contract.collect() if row.has_arguments and "." not in row.name]
 
@@ -57,7 +57,7 @@ def takes_one_example(row):
     function = row.function(r)
     if not hasattr(function, "signature"):
         return False
-    found = signatures.read(function).specs
+    found = function.signature().specs
     given = [found.get(name) for name in row.inputs()]
     return all(x and x.is_array and not x.is_open for x in given)
 
@@ -81,7 +81,7 @@ def test_the_error_of_a_batch_has_a_call_of_vmap():
 
 def stacked(row, examples, is_second):
     """Return a batch of examples, whose axis comes after that of time if it may."""
-    found, batch = signatures.read(row.function(r)).specs, contract.stack(examples)
+    found, batch = row.function(r).signature().specs, contract.stack(examples)
     for name, value in examples[0].items():
         axes = [x for x in found[name].shapes if len(x) == np.ndim(value) > 0]
         if is_second and "T" in [specs.split(x[0])[0] for x in axes]:
@@ -98,7 +98,7 @@ def test_the_call_of_vmap_maps_a_batch(row, is_second):
     way = re.match(r"A batch fits `jax.vmap\((.*), in_axes=.*?\)\)?`", last)[1]
     function = eval(way, {"rlaxlib": r})
     is_plain = not way.startswith("lambda")
-    names = signatures.read(function).positional if is_plain else None
+    names = function.signature().positional if is_plain else None
     names = names or re.findall(r"\w+", way.partition(":")[0])[1:]
     axes = [eval(each) for each in re.findall(r"in_axes=(\(.*?\))", last)]
     passed = [given[name] for name in names[: len(axes[0])]]  # No defaults.

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import rlaxlib
-from rlaxlib._core import signatures
 
 NAMES = [
     "acer_policy_loss",
@@ -60,7 +59,7 @@ def _stack(row, axes):
 
 
 def _axes(row):
-    specs = signatures.read(inspect.unwrap(row.function(rlaxlib), stop=_is_checked))
+    specs = inspect.unwrap(row.function(rlaxlib), stop=_is_checked).signature()
     return {name: _axis(specs.specs[name], x) for name, x in row.inputs().items()}
 
 

@@ -141,9 +141,9 @@ def test_copy_runs_alone_and_depends_on_its_seed(copied, script):
         assert first.shape == written.shape
     else:
         np.testing.assert_allclose(written, first, rtol=1e-5, atol=1e-8)
-    other = example.train(dataclasses.replace(example.SMALL, seed=1))
-    assert first.shape == np.shape(other)
-    assert not np.array_equal(first, other)
+    # Few episodes of one step each may have the same returns.
+    others = (example.train(dataclasses.replace(example.SMALL, seed=x)) for x in (1, 2))
+    assert any(not np.array_equal(first, other) for other in others)
 
 
 def test_help_names_every_setting(copied, script, capsys):

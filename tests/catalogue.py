@@ -3,10 +3,13 @@
 import copy
 import sys
 
+import rlaxlib
+
 
 def checked_functions():
     """Yield all checked functions and methods, public or not."""
-    for module in [x for n, x in sys.modules.items() if n.startswith("rlaxlib.")]:
+    package = f"{rlaxlib.__name__}."
+    for module in [x for n, x in sys.modules.items() if n.startswith(package)]:
         for owner in [
             module,
             *filter(lambda x: isinstance(x, type), vars(module).values()),

@@ -43,6 +43,10 @@ def fits(way):
     return f"`{way}` fits."
 
 
+def tries(way):
+    return f"Try `{way}`."
+
+
 def batch(function, *axes):
     """Return the line about a batch, of which arguments have these axes."""
     first, *others = (f"in_axes={each}" for each in axes)
@@ -356,48 +360,48 @@ KINDS = {
     "done as the discount": (
         lambda: r.lambda_returns(x(T), mask(T), x(T)),
         "lambda_returns: `discount_t` is bool[5], must be float[T] in [-1, 1].",
-        fits(DISCOUNT),
+        tries(DISCOUNT),
     ),
     "done as the discount of a step": (
         lambda: r.q_learning(x(A), 0, 1.0, True, x(A)),
         "q_learning: `discount_t` is True, must be float[] in [-1, 1].",
-        fits(DISCOUNT),
+        tries(DISCOUNT),
     ),
     "done as integers": (
         lambda: r.lambda_returns(x(T), ints(T), x(T)),
         "lambda_returns: `discount_t` is int32[5], must be float[T] in [-1, 1].",
-        fits(DISCOUNT),
+        tries(DISCOUNT),
     ),
     "rewards of integers": (
         lambda: r.lambda_returns(ints(T), x(T), x(T)),
         "lambda_returns: `r_t` is int32[5], must be float[T].",
-        fits("r_t.astype(float)"),
+        tries("r_t.astype(float)"),
     ),
     "traced rewards of integers": (
         lambda: jax.jit(lambda y: r.lambda_returns(y, x(T), x(T)))(ints(T)),
         "lambda_returns: `r_t` is int32[5], must be float[T].",
-        fits("r_t.astype(float)"),
+        tries("r_t.astype(float)"),
     ),
     "a reward that is an integer, and an action": (
         lambda: r.q_learning(x(A), 1, np.int32(1), 0.9, x(A)),
         "q_learning: `r_t` is int32[], must be float[].",
-        fits("r_t.astype(float)"),
+        tries("r_t.astype(float)"),
     ),
     "a list": (
         lambda: r.lambda_returns([0.5, 0.5], x(2), x(2)),
         "lambda_returns: `r_t` is [0.5, 0.5], must be float[T].",
-        fits("jnp.asarray(r_t, float)"),
+        tries("jnp.asarray(r_t, float)"),
     ),
     "a list of integers": (
         lambda: r.lambda_returns([1, 2], x(2), x(2)),
         "lambda_returns: `r_t` is [1, 2], must be float[T].",
-        fits("jnp.asarray(r_t, float)"),
+        tries("jnp.asarray(r_t, float)"),
     ),
     "a list of traced values": (
         lambda: jax.jit(lambda y: r.lambda_returns([y, y], x(2), x(2)))(0.5),
         "lambda_returns: `r_t` is [JitTracer(~float32[]), JitTracer(~float32[])], "
         "must be float[T].",
-        fits("jnp.asarray(r_t, float)"),
+        tries("jnp.asarray(r_t, float)"),
     ),
     "a ragged list": (
         lambda: r.lambda_returns([[1.0], [1.0, 2.0]], x(2), x(2)),
@@ -457,7 +461,7 @@ KINDS = {
     "logits before the key": (
         lambda: softmax.sample(x(A), KEY),
         "Softmax.sample: `key` is float32[2], must be key[].",
-        fits("jax.random.key(0)"),
+        tries("jax.random.key(0)"),
     ),
     "a mask in the place of a flag": (
         lambda: r.lambda_returns(x(T), x(T), x(T), 0.9, mask(T)),
@@ -467,7 +471,7 @@ KINDS = {
     "a seed": (
         lambda: r.categorical_sample(0, x(A)),
         "categorical_sample: `key` is 0, must be key[].",
-        fits("jax.random.key(0)"),
+        tries("jax.random.key(0)"),
     ),
     "an array for n": (
         lambda: r.n_step_bootstrapped_returns(x(T), x(T), 3, x(T)),
@@ -480,37 +484,37 @@ KINDS = {
     "a tensor of torch": (
         lambda: r.lambda_returns(x(T), x(T), TorchTensor(x(T))),
         "lambda_returns: `v_t` is a `foreign.TorchTensor`, must be float[T].",
-        fits("v_t.detach().cpu().numpy()"),
+        tries("v_t.detach().cpu().numpy()"),
     ),
     "a series": (
         lambda: r.lambda_returns(Tensor(x(T)), x(T), x(T)),
         "lambda_returns: `r_t` is a `foreign.Tensor`, must be float[T].",
-        fits("jnp.asarray(r_t)"),
+        tries("jnp.asarray(r_t)"),
     ),
     "a variable": (
         lambda: r.l2_loss(Variable(x(T))),
         "l2_loss: `predictions` is a `foreign.Variable`, must be float[...].",
-        fits("jnp.asarray(predictions)"),
+        tries("jnp.asarray(predictions)"),
     ),
     "big-endian rewards": (
         lambda: r.lambda_returns(x(T).astype(">f4"), x(T), x(T)),
         "lambda_returns: `r_t` is >f4[5], must be float[T].",
-        fits("r_t.astype(float)"),
+        tries("r_t.astype(float)"),
     ),
     "big-endian actions": (
         lambda: r.q_learning(x(A), np.array(0, ">i4"), 1.0, 0.9, x(A)),
         "q_learning: `a_tm1` is >i4[], must be int[] in [0, A).",
-        fits("a_tm1.astype(int)"),
+        tries("a_tm1.astype(int)"),
     ),
     "a masked array": (
         lambda: r.lambda_returns(np.ma.masked_array(x(T)), x(T), x(T)),
         "lambda_returns: `r_t` is a `numpy.MaskedArray`, must be float[T].",
-        fits("r_t.filled(...)"),
+        tries("r_t.filled(...)"),
     ),
     "a masked array, where there is no mask": (
         lambda: r.soft_value(np.ma.masked_array(x(A)), 0.5),
         "soft_value: `q` is a `numpy.MaskedArray`, must be float[A].",
-        fits("q.filled(...)"),
+        tries("q.filled(...)"),
     ),
     "a key for a float": (
         lambda: r.td_learning(jax.random.key(0), 1.0, 0.9, 1.0),
@@ -523,7 +527,7 @@ KINDS = {
     "long double": (
         lambda: r.lambda_returns(x(T).astype(np.longdouble), x(T), x(T)),
         "lambda_returns: `r_t` is float128[5], must be float[T].",
-        fits("r_t.astype(float)"),
+        tries("r_t.astype(float)"),
     ),
     "an array of strings": (
         lambda: r.one_hot(np.array(["a"]), 2),
@@ -532,7 +536,7 @@ KINDS = {
     "counts and means, exchanged": (
         lambda: r.ucb_scores(x(A), ints(A)),
         "ucb_scores: `means` is int32[2], must be float[A].",
-        fits("means.astype(float)"),
+        tries("means.astype(float)"),
     ),
     "classes in place of labels": (
         lambda: r.categorical_cross_entropy(ints(B), x(B, A)),
@@ -566,12 +570,12 @@ KINDS = {
     "a mask of integers": (
         lambda: r.masked_mean(x(T), mask=ints(T)),
         "masked_mean: `mask` is int32[5], must be bool[*M] or None.",
-        fits("mask.astype(bool)"),
+        tries("mask.astype(bool)"),
     ),
     "streams of lists": (
         lambda: r.lambda_returns([0.5, 0.5], [1.0, 1.0], [0.5, 0.5]),
         "lambda_returns: `r_t` is [0.5, 0.5], must be float[T].",
-        fits("jnp.asarray(r_t, float)"),
+        tries("jnp.asarray(r_t, float)"),
     ),
     "a missing argument and a wrong dtype": (
         lambda: r.lambda_returns(ints(T), x(T)),
@@ -641,7 +645,7 @@ KINDS = {
     "a seed of a batch": (
         lambda: r.softmax().sample(7, x(B, A)),
         "Softmax.sample: `key` is 7, must be key[].",
-        fits("jax.random.key(0)"),
+        tries("jax.random.key(0)"),
     ),
     "an option that is a number": (
         lambda: r.kl_loss(x(T), x(T), kind=3),

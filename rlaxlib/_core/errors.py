@@ -13,7 +13,7 @@ table has all arrays that were passed. A last line is there in three cases:
 
 - all arrays fit if `jax.vmap` maps those that have one axis more (`_batch`); else
 - a slice of an array of the wrong shape fits (`_sliced`);
-- an array of the wrong dtype or type fits after a conversion (`_converted`).
+- a conversion gives an array of the wrong dtype or type the right one (`_converted`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def misfit(
         return problem(first + f": pass {' or '.join(masks)} by keyword" * bool(masks))
     if not binding.has_kind(binding.type_of(found[name]), spec):
         way = _converted(name, found, wanted, bound.sizes)
-        return problem(first + f"\n`{way}` fits." * bool(way))
+        return problem(first + f"\nTry `{way}`." * bool(way))
     first += " and not empty" * (0 in shape) + _where(spec, bound)
     rows = [n for n, x in passed.items() if x.is_tree == spec.is_tree]
     lines = [f"  {n} is {describe(found[n])}, must be {wanted[n].text}" for n in rows]
@@ -153,7 +153,7 @@ def _where(spec: Spec, bound: Bound) -> str:
 def _converted(name: str, found: Values, wanted: Specs, sizes: Sizes) -> str:
     """Write a conversion to the required dtype that keeps the numbers, or nothing.
 
-    The whole call has to fit after it.
+    The whole call has to fit after a conversion of numbers that JAX reads.
     """
     value, spec = found[name], wanted[name]
     types = {n: _type_of(found[n]) for n in wanted}

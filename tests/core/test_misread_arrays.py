@@ -84,7 +84,7 @@ def test_every_array_argument_refuses_what_jax_would_misread(kind):
         shape = [1 + ("+" in axis) for axis in spec.shapes[0]]
         bad = MISREAD[kind](np.ones(shape, dtype_of(spec)))
         text = error_of(signature, argument, whole, path, bad)
-        assert text.endswith("` fits."), text
+        assert "\nTry `" in text, text
         count += 1
     assert count > 500
 
@@ -119,10 +119,10 @@ def test_a_compiled_program_does_not_read_big_endian_memory():
     data = np.array([1, 2, 3], np.float32)
     for _ in range(2):
         r.lambda_returns(data, np.ones(3, "f4"), np.ones(3, "f4"))
-        with pytest.raises(ArgumentError, match=r"`r_t.astype\(float\)` fits"):
+        with pytest.raises(ArgumentError, match=r"Try `r_t.astype\(float\)`"):
             r.lambda_returns(data.astype(">f4"), np.ones(3, "f4"), np.ones(3, "f4"))
         r.masked_mean(data)
-        with pytest.raises(ArgumentError, match=r"`x.filled\(...\)` fits"):
+        with pytest.raises(ArgumentError, match=r"Try `x.filled\(...\)`"):
             r.masked_mean(np.ma.masked_array(data, [0, 0, 1]))
         r.l2_init_loss({"w": data}, {"w": data})
         with pytest.raises(

@@ -105,8 +105,8 @@ def ucb_tuned_scores(
         https://doi.org/10.1023/A:1013689704352
     """
     log_t, size = _log_total(counts), _at_least_one_pull(counts)
-    bound = variances + jnp.sqrt(2 * log_t / size)
-    scores = means + jnp.sqrt(log_t / size * jnp.minimum(bound, 0.25))
+    bound = variances + safe.sqrt(2 * log_t / size)
+    scores = means + safe.sqrt(log_t / size * jnp.minimum(bound, 0.25))
     return jnp.where(counts == 0, jnp.inf, scores)
 
 

@@ -309,7 +309,7 @@ def test_data_in_the_place_of_a_state_are_named():
         (np.ones((2, 3)), VECTOR, r"`x` is float64\[2, 3\], must be float\[T\]"),
         (np.ones(0), VECTOR, r"`x` is float64\[0\], must be float\[T\] and not empty"),
         (np.ones(3, int), VECTOR, r"`x` is int64\[3\], must be float\[T\]"),
-        (0, Key[ArrayLike, ""], r"`x` is 0, must be key\[\]\.\n`jax.random"),
+        (0, Key[ArrayLike, ""], r"`x` is 0, must be key\[\]\.\nTry `jax.random"),
         ("text", Int[ArrayLike, ""], r"`x` is 'text', must be int\[\]"),
     ],
 )

@@ -9,6 +9,7 @@ import operator
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from row import Gradients, Loose, Peer, Precision, Row
 
@@ -158,7 +159,8 @@ def one_update(library):
     def update(cost, limit=1.0, k_p=0.5, k_i=0.25, k_d=2.0, **state):
         controller = library.pid_lagrangian(limit, k_p, k_i, k_d)
         integral, past = state["state.integral"], state["state.cost"]
-        before = library.PidLagrangianState(integral, past, 0 * integral)
+        rest = jnp.zeros((), getattr(past, "dtype", None))
+        before = library.PidLagrangianState(integral, past, rest)
         return controller.update(before, cost)
 
     return update

@@ -468,6 +468,10 @@ KINDS = {
         "lambda_returns: `stop_target_gradients` is bool[5], must be bool[]: pass "
         "`truncated_t` or `sample_mask` by keyword.",
     ),
+    "floats in the place of a flag": (
+        lambda: r.lambda_returns(x(T), x(T), x(T), 0.9, x(T)),
+        "lambda_returns: `stop_target_gradients` is float32[5], must be bool[].",
+    ),
     "a seed": (
         lambda: r.categorical_sample(0, x(A)),
         "categorical_sample: `key` is 0, must be key[].",

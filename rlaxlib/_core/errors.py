@@ -100,7 +100,8 @@ def misfit(
     shape = shapes.get(name, ())
     first = f"`{name}` is {describe(found[name])}, must be {spec.text}"
     if spec.kind == "Flag":
-        masks = [f"`{n}`" for n, x in wanted.items() if x.kind == "Bool" and shape]
+        is_mask = shape and types[name][1] == np.bool_
+        masks = [f"`{n}`" for n, x in wanted.items() if x.kind == "Bool" and is_mask]
         return problem(first + f": pass {' or '.join(masks)} by keyword" * bool(masks))
     if not binding.has_kind(binding.type_of(found[name]), spec):
         way = _converted(name, found, wanted, bound.sizes)

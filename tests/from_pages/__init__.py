@@ -73,7 +73,12 @@ def load(page):
         module = importlib.import_module(f"from_pages.{page}")
     names = vars(rlaxlib) | {"jax": jax, "jnp": jnp, "optax": optax, "rlaxlib": rlaxlib}
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
-    for code in re.findall(r"```python\n((?!>>>).*?)```", text, re.S):
+    codes = re.findall(r"```python\n((?!>>>).*?)```", text, re.S)
+    # Rows also use functions of the pages of the guide that the page links to.
+    for path in {*re.findall(r"\.\./(guide/\w+\.md)", text)}:
+        guide = (FOLDER.parent / path).read_text(encoding="utf-8")
+        codes += re.findall(r"```python\n(def .*?)```", guide, re.S)
+    for code in codes:
         exec(code, names)
     return module, names
 

@@ -1,11 +1,13 @@
 """TRL, huggingface/trl@f2cd577.
 
 `trl/trainer/{grpo,dpo,reward}_trainer.py`, `trl/rewards/other_rewards.py`,
-`trl/experimental/{cpo,orpo,gmpo,gkd,xpo,nash_md}/*_trainer.py`.
+`trl/experimental/{cpo,orpo,gmpo,gkd,xpo,nash_md,sdpo,sdft,gold}/*_trainer.py`,
+`trl/experimental/sdpo/loss_utils.py`.
 """
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from from_pages import flags, integers, normal, uniform
 
@@ -30,6 +32,9 @@ INPUTS = {
     "logits": normal(T, V),
     "teacher_logits": normal(T, V),
     "tokens": integers(V, T),
+    "other_logits": normal(T, V + 3),
+    "student_ids": np.array([4, 0, 2]),
+    "teacher_ids": np.array([1, 3, 8]),
     "own_chosen": flags(0, 2, length=3),
     "preference": jnp.float32(0.8),
     "chosen": normal(3, scale=5.0),
@@ -158,9 +163,42 @@ def gmpo(log_prob, old_log_prob, adv):
     return -adv[0] * jnp.exp(jnp.mean(jnp.where(adv[0] >= 0, low, high)))
 
 
-def jsd(logits, teacher_logits):
-    student = jax.nn.log_softmax(logits / 2)
-    teacher = jax.nn.log_softmax(teacher_logits / 2)
+def adaptive_coefficient(entropies, target):
+    higher, lower = min(0.01 + 0.005, 1.0), max(0.01 - 0.005, 0.0)
+    return jnp.where(jnp.mean(entropies) <= target, higher, lower)
+
+
+def sorted_distance(q, p):
+    width = max(q.shape[1], p.shape[1])
+    q, p = (jnp.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (q, p))
+    return jnp.sum(jnp.abs(-jnp.sort(-q) + jnp.sort(-p))) / len(q)
+
+
+def uld(logits, other_logits):
+    return sorted_distance(jax.nn.softmax(logits), jax.nn.softmax(other_logits))
+
+
+def hybrid_uld(logits, other_logits):
+    q, p = jax.nn.softmax(logits), jax.nn.softmax(other_logits)
+    same = jnp.array([[4, 1], [0, 3], [2, 8]]).T
+    student, teacher = jnp.log(q[:, same[0]]), jnp.log(p[:, same[1]])
+    mixture = jnp.logaddexp(student + jnp.log(0.5), teacher + jnp.log(0.5))
+    of_teacher = jnp.exp(teacher) * (teacher - mixture)
+    of_student = jnp.exp(student) * (student - mixture)
+    matched = jnp.sum(0.5 * of_teacher + 0.5 * of_student) / T
+    rest = q[:, jnp.array([1, 3, 5, 6])], p[:, jnp.array([0, 2, 4, 5, 6, 7, 9])]
+    share = 3 / p.shape[1]
+    return share * matched + (1 - share) * sorted_distance(*rest)
+
+
+def sampled_token(log_prob, old_log_prob, ref_log_prob):
+    weight = stop(jnp.minimum(jnp.exp(log_prob - old_log_prob), 2.0))
+    return stop(log_prob - ref_log_prob) * log_prob * weight
+
+
+def jsd(logits, teacher_logits, temperature=2.0):
+    student = jax.nn.log_softmax(logits / temperature)
+    teacher = jax.nn.log_softmax(teacher_logits / temperature)
     mixture = jnp.logaddexp(student + jnp.log(0.7), teacher + jnp.log(0.3))
     of_teacher = jnp.exp(teacher) * (teacher - mixture)
     of_student = jnp.exp(student) * (student - mixture)
@@ -201,6 +239,9 @@ ROWS = {
         lengths <= 12, 0.0, jnp.where(lengths <= 20, (12 - lengths) / 8, -1.0)
     ),
     "entropy_coef": lambda logits: -0.01 * jnp.mean(entropy(logits)),
+    "use_adaptive_entropy: low, high entropy": lambda entropies: [
+        adaptive_coefficient(entropies, target) for target in (0.9, 0.1)
+    ],
     'loss_type="grpo", "sapo"': answer_means,
     'loss_type="bnpo"': lambda losses, mask: jnp.sum(losses * mask) / jnp.sum(mask),
     'loss_type="dapo", "cispo", "vespo"': lambda losses, mask: (
@@ -232,5 +273,11 @@ ROWS = {
     ),
     "GMPOTrainer": gmpo,
     "GKDTrainer": jsd,
+    "SDPOTrainer, SDFTTrainer: full_logits": lambda logits, teacher_logits: jsd(
+        logits, teacher_logits, 1.0
+    ),
+    "SDPOTrainer: sampled_token": sampled_token,
+    "GOLDTrainer: ULD": uld,
+    "GOLDTrainer: hybrid ULD": hybrid_uld,
     "selective_log_softmax, entropy_from_logits": chosen_log_prob,
 }

@@ -32,7 +32,8 @@ INPUTS = {
     "mask": jnp.arange(T) < jnp.array([3, 0, 6, 5])[:, None],
     "losses": normal(4, T),
     "adv": normal(T),
-    "log_prob": (log_prob := jnp.log(uniform(T, low=0.05))),
+    # The KL of the first token is beyond verl's bound.
+    "log_prob": (log_prob := jnp.log(uniform(T, low=0.05)).at[0].set(-9.0)),
     "data_log_prob": log_prob,
     "old_log_prob": log_prob + normal(T, scale=0.3),
     "ref_log_prob": jnp.log(uniform(T, low=0.05)),
@@ -59,6 +60,12 @@ def whiten(adv, sample_mask):
     kept = adv[sample_mask]
     scale = jax.lax.rsqrt(jnp.var(kept, ddof=1) + 1e-8)
     return jnp.where(sample_mask, (adv - jnp.mean(kept)) * scale, 0.0)
+
+
+def passk(rewards):
+    best, place = jax.lax.top_k(rewards, 2)
+    lead = (best[0] - best[1]) / (rewards.std(ddof=1) + 1e-6)
+    return jnp.zeros(G).at[place[0]].set(lead)
 
 
 def normalized(rewards):
@@ -200,6 +207,7 @@ ROWS = {
     "gpg": lambda rewards: (rewards - rewards.mean()) * G / jnp.count_nonzero(rewards),
     "optimal_token_baseline": token_baseline,
     "tir_optimal_token_baseline": turns_baseline,
+    "grpo_passk": passk,
     "overlong_buffer": lambda lengths: jnp.clip(-(lengths - 12) / 8 * 2.0, -2.0, 0.0),
     "vanilla": vanilla,
     "gspo": gspo,

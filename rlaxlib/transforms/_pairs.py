@@ -41,6 +41,7 @@ __all__ = [
 
 
 Transform = Callable[..., Array]
+_NUMBER = Float[ArrayLike, ""]
 
 
 class TxPair(FunctionTuple):
@@ -48,7 +49,7 @@ class TxPair(FunctionTuple):
 
     Any two functions make a pair. Pairs that this library makes are equal if their
     settings are. They can be pickled, and be arguments of compiled functions, static or
-    not.
+    not: then bounds are traced, and other ones run the same program.
 
     Attributes:
         apply: The transform.
@@ -362,14 +363,14 @@ class ComposedPair(TxPair):
         return None
 
 
-@jax.tree_util.register_static
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TwohotPair(TxPair):
     """A two-hot encoding over evenly spaced bins."""
 
     min_value: ArrayLike
     max_value: ArrayLike
-    num_bins: int
+    num_bins: int = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
@@ -385,17 +386,19 @@ class TwohotPair(TxPair):
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        return _shared.equal_bins(self.min_value, self.max_value, self.num_bins)
+        low, high = self.min_value, self.max_value
+        checks.fit(min_value=(low, _NUMBER), max_value=(high, _NUMBER))
+        return _shared.equal_bins(low, high, self.num_bins)
 
 
-@jax.tree_util.register_static
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class HlGaussPair(TxPair):
     """A Gaussian encoding over bins."""
 
     min_value: ArrayLike
     max_value: ArrayLike
-    num_bins: int
+    num_bins: int = dataclasses.field(metadata={"static": True})
     stddev_ratio: ArrayLike
 
     @checked(compiled=False)

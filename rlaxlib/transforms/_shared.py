@@ -23,8 +23,9 @@ def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
     if not isinstance(low, Tracer) and not isinstance(high, Tracer):
         return np.float64(low) * weight[::-1] + np.float64(high) * weight
     low, high = jnp.asarray(low), jnp.asarray(high)
-    weight = jnp.asarray(weight, jnp.result_type(low, high))
-    return low * weight[::-1] + high * weight
+    place = jnp.asarray(weight - weight[::-1], jnp.result_type(low, high))
+    # A fused multiply-add of `low` and `high` would not be symmetric.
+    return (low / 2 + high / 2) + (high / 2 - low / 2) * place
 
 
 @checked

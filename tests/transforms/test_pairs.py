@@ -123,8 +123,10 @@ def test_symmetric_probabilities_have_a_mean_of_zero(make, count):
     # of 5e8.
     half = np.random.default_rng(0).dirichlet(np.ones(count), 10).astype(np.float32)
     probs = np.concatenate([half + half[:, ::-1], np.full((1, count), 1 / count)])
-    pair = make(-20.0, 20.0, count)
-    np.testing.assert_array_equal(jax.jit(pair.apply_inv)(np.float32(probs)), 0)
+    pair, probs = make(-20.0, 20.0, count), np.float32(probs)
+    np.testing.assert_array_equal(jax.jit(pair.apply_inv)(probs), 0)
+    traced = jax.jit(lambda pair, probs: pair.apply_inv(probs))
+    np.testing.assert_array_equal(traced(pair, probs), 0)
 
 
 def test_composition_applies_in_order_and_inverts_in_reverse():
@@ -304,3 +306,42 @@ def test_the_bounds_of_an_unbiased_pair_may_be_traced():
         return rlaxlib.unbiased_transform_pair(low, 1.0, 5, tx).apply(0.5)
 
     np.testing.assert_allclose(jax.jit(encode)(-1.0), encode(-1.0), atol=1e-6)
+
+
+MAKERS = {
+    "two-hot": rlaxlib.twohot_pair,
+    "HL-Gauss": rlaxlib.hl_gauss_pair,
+    "muzero": functools.partial(rlaxlib.muzero_pair, tx=HYPERBOLIC),
+    "unbiased": functools.partial(rlaxlib.unbiased_transform_pair, tx=HYPERBOLIC),
+}
+each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@each_maker
+def test_other_bounds_of_an_argument_give_what_concrete_ones_give_in_one_program(make):
+    program = jax.jit(lambda pair, x: (pair.apply(x), pair.apply_inv(pair.apply(x))))
+    x = jnp.linspace(-4.0, 6.0, 7)
+    pairs = [make(low, high, 21) for low, high in ((-1.0, 1.0), (-2.0, 3.0))]
+    for pair in pairs:
+        probs = pair.apply(x)
+        expected = probs, pair.apply_inv(probs)
+        for found, each in zip(program(pair, x), expected, strict=True):
+            np.testing.assert_allclose(found, each, rtol=1e-5, atol=2e-6)
+    assert program._cache_size() == 1
+    # One pair for each of several tasks.
+    stacked = jax.tree.map(lambda *bounds: jnp.array(bounds), *pairs)
+    found = jax.vmap(lambda pair: pair.apply(x))(stacked)
+    expected = [pair.apply(x) for pair in pairs]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)
+
+
+@each_maker
+def test_a_loss_of_a_pair_with_other_bounds_compiles_nothing(make, caplog):
+    def loss(bound):
+        pair = make(-bound, bound, 21)
+        return rlaxlib.categorical_regression_loss(jnp.zeros(21), 0.3, pair)
+
+    loss(1.0)
+    with jax.log_compiles():
+        loss(2.0)
+    assert not caplog.records

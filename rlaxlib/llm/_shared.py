@@ -1,4 +1,7 @@
-"""Sums over whole answers: over a sequence, or over each segment of a packed row."""
+"""Sums over whole answers: over a sequence, or over each segment of a packed row.
+
+Segments are gathered and scattered. The sums of `indexing` would take `T * T` memory.
+"""
 
 from __future__ import annotations
 

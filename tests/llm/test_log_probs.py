@@ -535,6 +535,23 @@ def test_log_probs_of_logits_hold_no_array_beyond_that_of_log_softmax(
     assert memory(ours) <= memory(log_softmax) + 2**20
 
 
+@pytest.mark.parametrize("clipped", [False, True])
+def test_log_probs_of_given_logits_hold_none_of_their_size_beyond_the_gradient(clipped):
+    def loss(logits, tokens, old, adv):
+        log_prob = rlaxlib.token_log_probs(logits, tokens).log_prob
+        if clipped:
+            return jnp.sum(rlaxlib.ppo_clip_loss(log_prob, old, adv)[0])
+        return -jnp.sum(adv * log_prob)
+
+    number = jax.ShapeDtypeStruct((512,), jnp.float32)
+    logits = jax.ShapeDtypeStruct((512, 32_768), jnp.float32)
+    tokens = jax.ShapeDtypeStruct((512,), jnp.int32)
+    gradient = jax.jit(jax.value_and_grad(loss))
+    compiled = gradient.lower(logits, tokens, number, number).compile()
+    # A bool for each logit would be 16 MiB.
+    assert compiled.memory_analysis().temp_size_in_bytes < 2**20
+
+
 def test_a_second_derivative_in_chunks_is_an_error():
     def log_prob(function, head):
         return function(STATES.astype(head.dtype), head, TOKENS).log_prob

@@ -462,7 +462,7 @@ def check_trajectory(
 
     ::
 
-        r_t, v_t ∈ ℝ,   0 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t > 0,   γ_t = 0 ⇒ m_t
+        r_t, v_t ∈ ℝ,   -1 ≤ γ_t ≤ 1,   truncated_t ⇒ γ_t ≠ 0,   γ_t = 0 ⇒ m_t
 
     An episode either terminates or is truncated, and the step that ends it is valid: if
     a mask hides that step, the estimates of the episode run into the next one. The same

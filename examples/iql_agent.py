@@ -8,7 +8,7 @@ advantages. With `--bc`, all weights are 1: behaviour cloning of the same data.
 - `rlaxlib.iql_value_loss`: the loss of the state value,
 - `rlaxlib.l2_loss`: the loss of the critics,
 - `rlaxlib.gaussian_diagonal`: the policy,
-- `rlaxlib.advantage_weighted_loss`: the loss of the policy.
+- `rlaxlib.advantage_weights`, `rlaxlib.reinforce_loss`: the loss of the policy.
 
 The data set has mixed quality: a controller plays, and a share of its actions is
 random, which differs between episodes. A random agent returns about -1200 in gymnax's
@@ -116,9 +116,8 @@ def loss(params, target_critic, batch, config):
     mean, stddev = policy(params, batch.observation_tm1)
     log_prob = rlaxlib.gaussian_diagonal().logprob(batch.a_tm1, mean, stddev)
     adv = jnp.zeros_like(v) if config.bc else target_q - v
-    actor_loss = rlaxlib.advantage_weighted_loss(
-        *(log_prob, adv, config.temperature, config.max_weight)
-    )
+    weights = rlaxlib.advantage_weights(adv, config.temperature, config.max_weight)
+    actor_loss = rlaxlib.reinforce_loss(log_prob, weights)
     return jnp.mean(value_loss) + jnp.mean(critic_loss) + jnp.mean(actor_loss)
 
 

@@ -37,40 +37,34 @@ def minimizer(loss, low=-10.0, high=10.0):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_weights_of_extreme_advantages_are_zero_and_the_maximum(dtype):
     adv = np.array([-inf, -6e4, 0.0, 6e4, inf], dtype)
-    log_prob, expected = np.full_like(adv, -1), [0, 0, 1, 20, 20]
-    for found in jax.jit(
-        lambda *x: (
-            rlaxlib.advantage_weights(x[1], 0.01, 20.0),
-            rlaxlib.advantage_weighted_loss(*x, 0.01, 20.0),
-        )
-    )(log_prob, adv):
-        np.testing.assert_array_equal(np.float32(found), expected)
+    found = rlaxlib.advantage_weights(adv, 0.01, 20.0)
+    np.testing.assert_array_equal(np.float32(found), [0, 0, 1, 20, 20])
 
 
 @jax.jit
 def gradients_of_weights(adv, q_samples):
-    """Return weights, the gradient of the loss, and gradients that are stopped."""
-    weights = jax.value_and_grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
-    value, stopped = weights(adv, 0.5, 20.0)
-    loss = jax.grad(rlaxlib.advantage_weighted_loss, argnums=(0, 1, 2, 3))
-    by_log_prob, *others = loss(-1.0, adv, 0.5, 20.0)
+    """Return gradients that are stopped."""
+    weights = jax.grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
     crr = jax.grad(rlaxlib.crr_weights, argnums=(0, 1))
     kinds = [crr(adv, q_samples, kind) for kind in ("exp", "binary")]
-    return value, by_log_prob, (stopped, others, kinds)
+    return weights(adv, 0.5, 20.0), kinds
 
 
 @pytest.mark.parametrize("adv", [-200.0, 0.5, 200.0])
 def test_gradient_of_the_weights_is_stopped(adv):
-    weights, by_log_prob, others = gradients_of_weights(adv, np.float32([0, 1]))
-    assert by_log_prob == -weights
-    for each in jax.tree.leaves(others):
+    for each in jax.tree.leaves(gradients_of_weights(adv, np.float32([0, 1]))):
         np.testing.assert_array_equal(each, 0)
 
 
 def test_impossible_actions_of_weight_zero_have_no_loss():
-    loss = jax.jit(jax.value_and_grad(rlaxlib.advantage_weighted_loss))
-    assert loss(-inf, -1e4, 1.0, 20.0) == (0, 0)
-    assert loss(-inf, 0.0, 1.0, 20.0)[0] > 1e10
+    @jax.jit
+    @jax.value_and_grad
+    def loss(log_prob, adv):
+        weights = rlaxlib.advantage_weights(adv, 1.0, 20.0)
+        return rlaxlib.reinforce_loss(log_prob, weights)
+
+    assert loss(-inf, -1e4) == (0, 0)
+    assert loss(-inf, 0.0)[0] > 1e10
 
 
 def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
@@ -79,7 +73,8 @@ def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
 
     def loss(logits):
         log_pi = jax.nn.log_softmax(logits)
-        losses = rlaxlib.advantage_weighted_loss(log_pi, Q, temperature, inf)
+        weights = rlaxlib.advantage_weights(Q, temperature, inf)
+        losses = rlaxlib.reinforce_loss(log_pi, weights)
         return jnp.sum(jnp.exp(log_mu) * losses)
 
     gradient = jax.jit(jax.grad(loss))

@@ -206,6 +206,8 @@ def test_tables_lead_to_names_that_exist():
 # Names that the library had before its first release.
 FORMER = {
     "advantage_expectile_loss": "hiql_value_loss",
+    "advantage_weighted_loss": "reinforce_loss(log_prob, advantage_weights(adv, "
+    "temperature, max_weight))",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
     "burn_in_mask": "jnp.arange(num_steps) >= burn_in",

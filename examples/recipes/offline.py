@@ -90,8 +90,8 @@ def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(log_prob, adv, temperature, max_weight)
-    return jnp.mean(loss)
+    weights = rlaxlib.advantage_weights(adv, temperature, max_weight)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 def xql_value(params, target_params, apply, batch, temperature=2.0):
@@ -157,9 +157,10 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     )
     adv_t, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     log_prob = log_density(params, apply, s_tm1, a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(
-        log_prob, rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
+    weights = rlaxlib.advantage_weights(
+        rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
     )
+    loss = rlaxlib.reinforce_loss(log_prob, weights)
     return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask=mask)
 
 
@@ -186,8 +187,8 @@ def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(log_prob, q - v, temperature, max_weight)
-    return jnp.mean(loss)
+    weights = rlaxlib.advantage_weights(q - v, temperature, max_weight)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 def crr_actor(

@@ -1,7 +1,6 @@
 """Losses, weights and targets for offline RL, which learns from logged data.
 
-- Advantage-weighted policies (AWR, AWAC, IQL, CRR): `advantage_weights`,
-  `advantage_weighted_loss`, `crr_weights`.
+- Advantage-weighted policies (AWR, AWAC, IQL, CRR): `advantage_weights`, `crr_weights`.
 - In-sample values (IQL, XQL, SQL): `iql_value_loss`, `xql_value_loss`,
   `sql_value_loss`.
 - Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`,

@@ -3,7 +3,7 @@
 Each loss fits a state value to the values of the data's actions, and its minimiser lies
 between their mean and their maximum. So the value of the best action in the data is
 estimated without evaluating an action that is not in it. The critic then learns from
-:math:`r + γ v(s')`, and the policy by `advantage_weighted_loss`.
+:math:`r + γ v(s')`, and the policy by `advantage_weights`.
 
 For several critics, pass the minimum of their values. Functions are elementwise.
 """

@@ -208,13 +208,16 @@ FORMER = {
     "advantage_expectile_loss": "hiql_value_loss",
     "advantage_weighted_loss": "reinforce_loss(log_prob, advantage_weights(adv, "
     "temperature, max_weight))",
+    "approximate_kl": "jnp.mean(kl_loss(old_log_prob, log_prob))",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
     "burn_in_mask": "jnp.arange(num_steps) >= burn_in",
     "cvar_fractions": "eta * fractions",
     "clip_fraction": "jnp.mean(jnp.abs(outputs.ratio - 1) > epsilon)",
+    "dormant_fraction": "jnp.mean(redo_mask(activations))",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
+    "effective_rank": "1 + jnp.sum(jnp.cumsum(s) < 0.99 * jnp.sum(s))",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
     "gtd2_losses": "gtd2_loss",
@@ -232,6 +235,7 @@ FORMER = {
     "tdc_losses": "tdc_loss",
     "token_baseline": "optimal_token_baseline",
     "truncated_quantile_targets": "tqc_targets",
+    "value_bias": "masked_mean(values - returns, mask=sample_mask)",
 }
 
 

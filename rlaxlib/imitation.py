@@ -146,7 +146,8 @@ def gradient_penalty(
         target_norm: Norm :math:`c` of the gradient, in [0, inf), shape `[]`.
 
     Returns:
-        Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
+        Penalty, shape `[]`. Its gradient is 0 for a gradient of 0, such as that of a
+        new last layer of zeros; that of `jnp.linalg.norm` would be NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

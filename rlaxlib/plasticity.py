@@ -137,7 +137,8 @@ def l2_init_loss(
         L = ∑_j (θ_j - θ⁰_j)²
 
     Added to a loss with a weight of 1e-5 to 1e-2, it keeps the plasticity of the
-    initial network; a decay toward 0 does not.
+    initial network; a decay toward 0 does not. The square of `optax.global_norm` would
+    have a gradient of NaN at the initial parameters, where learning begins.
 
     Args:
         params: Pytree :math:`θ` of float arrays.

@@ -72,8 +72,8 @@ OTHER_NAMES = {
 }
 # As in the functions of rlax that they stand beside.
 GENERIC = {"masked_mean", "standardize"}
-# A divergence and a score.
-REACHED = {"adaptive_kl_coefficient", "optimality_gap"}
+# A divergence.
+REACHED = {"adaptive_kl_coefficient"}
 ENCODINGS = {"hl_gauss_pair", "transform_from_hl_gauss", "transform_to_hl_gauss"}
 BRITISH = re.compile(
     r"behaviour|duell|colour|centre|neighbour|\w\w[lmnrt]is(e|ed|er|ing|ation)(_|$)"

@@ -21,7 +21,7 @@
   `compute_parametric_kl_penalty_and_dual_loss`.
 - Cost constraints (PID Lagrangian): `pid_lagrangian`.
 - Policy improvement by planning (CMPO of Muesli, Gumbel MuZero): `cmpo_policy_targets`,
-  `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
+  `mixed_value`, `gumbel_policy_targets`.
 - Trust regions (TRPO, natural gradients, CPO, ACER): `fisher_vector_product`,
   `trust_region_step_size`, `backtracking_line_search`, `cpo_step`, `acer_trust_region`.
 - GFlowNets: `trajectory_balance_loss`, `sub_trajectory_balance_loss`.

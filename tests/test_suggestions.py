@@ -222,6 +222,7 @@ FORMER = {
     "effective_rank": "1 + jnp.sum(jnp.cumsum(s) < 0.99 * jnp.sum(s))",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
+    "get_top_k_weights": "jax.lax.top_k(advantages, k)",
     "gtd2_losses": "gtd2_loss",
     "gumbel_value_loss": "xql_value_loss",
     "icm_losses": "icm_loss",

@@ -16,7 +16,7 @@
 - TD3: `td3_critic_target`, `td3_target_action`.
 - MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
   `mpo_compute_weights_and_temperature_loss`.
-- V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`, `get_top_k_weights`.
+- V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`.
 - KL constraints with Lagrange multipliers: `kl_constraint_loss`,
   `compute_parametric_kl_penalty_and_dual_loss`.
 - Cost constraints (PID Lagrangian): `pid_lagrangian`.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, meshes, safe, streams
+from rlaxlib._core import devices, meshes, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -136,8 +136,6 @@ def rank_probabilities(
 def importance_sampling_weights(
     probs: Float[ArrayLike, "N in [0, inf)"],
     exponent: Float[ArrayLike, "in [0, inf)"],
-    normalize_by: Literal["batch", "buffer"] = "batch",
-    min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "N"] | None = None,
     axis_name: AxisName | None = None,
@@ -151,18 +149,14 @@ def importance_sampling_weights(
         w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
     An exponent of 1 corrects the bias of prioritised sampling fully; the paper raises
-    it from 0.4 to 1. The largest weight is 1. With `"batch"`, as the authors confirmed,
-    a weight depends on the other samples. With `"buffer"`, as in OpenAI Baselines, one
-    entry of low priority shortens all updates.
+    it from 0.4 to 1. The largest weight of the batch is 1, as the authors confirmed.
+    OpenAI Baselines divides by the largest of the buffer, where one entry of low
+    priority shortens all updates: pass the whole buffer, and index the result.
 
     Args:
         probs: Probability :math:`P_i` of each entry of the batch or buffer,
             in [0, inf), shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, inf), shape `[]`.
-        normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
-        min_probability: For `"buffer"`, the smallest of its probabilities that is not
-            0, in (0, inf), shape `[]`; or None if `probs` hold the whole
-            buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -170,7 +164,7 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar or NumPy value is wrong.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))
@@ -184,13 +178,10 @@ def importance_sampling_weights(
         improvements*, 2018, with the authors' answer.
         https://github.com/chainer/chainerrl/issues/278
     """
-    if normalize_by == "batch" and min_probability is not None:
-        checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
-    p, beta, smallest = stop_gradient((probs, exponent, min_probability))
+    p, beta = stop_gradient((probs, exponent))
     sampled = p != 0  # Masked entries are 0.
-    if smallest is None:
-        least = jnp.min(jnp.where(sampled, p, jnp.inf))
-        smallest = -devices.maximum(-least, axis_name)
+    least = jnp.min(jnp.where(sampled, p, jnp.inf))
+    smallest = -devices.maximum(-least, axis_name)
     ratios = smallest / jnp.where(sampled, p, 1)
     return jnp.where(sampled, ratios**beta, 0)
 

@@ -17,7 +17,7 @@ prioritized_probabilities = jax.jit(
 rank_probabilities = jax.jit(rlaxlib.rank_probabilities)
 sequence_priority = jax.jit(rlaxlib.sequence_priority)
 importance_sampling_weights = jax.jit(
-    rlaxlib.importance_sampling_weights, static_argnames=("normalize_by", "axis_name")
+    rlaxlib.importance_sampling_weights, static_argnames="axis_name"
 )
 systematic_resample = jax.jit(
     rlaxlib.systematic_resample, static_argnames="num_samples"
@@ -112,15 +112,11 @@ def test_exponent_of_one_removes_the_bias():
     close(found, np.mean(x))
 
 
-def test_largest_weight_is_one_in_the_batch_or_in_the_buffer():
+def test_weights_of_a_batch_are_those_of_the_buffer_but_for_the_largest():
     buffer = np.float32([0.1, 1, 2, 4]) / np.float32(7.1)
-    batch, weigh = buffer[1:], importance_sampling_weights
-    of_batch = np.asarray(weigh(batch, 0.5))
-    assert np.max(of_batch) == 1
-    whole = np.asarray(weigh(buffer, 0.5, normalize_by="buffer"))
-    assert np.argmax(whole) == 0
-    of_part = weigh(batch, 0.5, normalize_by="buffer", min_probability=buffer[0])
-    close(of_part, whole[1:])
+    weigh = importance_sampling_weights
+    of_batch, whole = (np.asarray(weigh(x, 0.5)) for x in (buffer[1:], buffer))
+    assert np.max(of_batch) == np.max(whole) == whole[0] == 1
     close(of_batch * whole[1], whole[1:])
 
 
@@ -340,18 +336,6 @@ def test_buffer_spread_over_devices_equals_one_buffer():
         (
             lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), -1.5),
             r"`exponent` is -1\.5, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.importance_sampling_weights(
-                np.ones(2, np.float32), 0.5, "mean"
-            ),
-            r"`normalize_by` is 'mean', must be \"batch\" or \"buffer\"",
-        ),
-        (
-            lambda: rlaxlib.importance_sampling_weights(
-                np.ones(2, np.float32), 0.5, min_probability=0.1
-            ),
-            r'`min_probability` must be None unless `normalize_by` is "buffer"',
         ),
         (
             lambda: rlaxlib.stratified_sample(jax.random.key(0), np.array([-1.0]), 1),

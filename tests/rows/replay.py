@@ -25,24 +25,14 @@ def rank_probabilities(priorities, exponent, sample_mask=None):
     return shares / np.sum(shares)
 
 
-def importance_sampling_weights(
-    probs,
-    exponent,
-    normalize_by="batch",
-    min_probability=None,
-    sample_mask=None,
-):
+def importance_sampling_weights(probs, exponent, sample_mask=None):
     """Schaul et al. 2015, section 3.4, for a buffer of 100 entries."""
 
     def weigh(p):
         return (1 / 100 * 1 / p) ** exponent
 
     mask = np.ones(probs.shape, bool) if sample_mask is None else sample_mask
-    largest = np.max(weigh(probs[mask]))
-    if min_probability is not None:
-        assert normalize_by == "buffer"
-        largest = weigh(min_probability)
-    return np.where(mask, weigh(probs) / largest, 0.0)
+    return np.where(mask, weigh(probs) / np.max(weigh(probs[mask])), 0.0)
 
 
 def sequence_priority(td_errors, mix=0.9, sample_mask=None):
@@ -100,7 +90,6 @@ def make_buffer(*names):
             "probs": rng.dirichlet(np.full(ENTRIES, 3.0)),
             "weights": rng.uniform(0.1, 1.0, ENTRIES),
             "exponent": np.asarray(rng.uniform(0.3, 0.9)),
-            "min_probability": np.asarray(1e-3),
             "sample_mask": rng.permutation([True] * 6 + [False] * 2),
         }
         return {name: drawn[name] for name in names}
@@ -200,16 +189,6 @@ ROWS = [
         make_buffer("probs"),
         settings={"exponent": 0.4},
         over_devices=over_devices("importance_sampling_weights"),
-    ),
-    weighted(
-        "whole buffer",
-        make_buffer("probs", "exponent"),
-        settings={"normalize_by": "buffer"},
-    ),
-    weighted(
-        "batch of a buffer",
-        make_buffer("probs", "exponent", "min_probability"),
-        settings={"normalize_by": "buffer"},
     ),
     Row(sequence_priority, make_errors, gradients=Gradients(exist=False)),
     Row(

@@ -233,6 +233,7 @@ FORMER = {
     "quantile_fraction_loss": "fqf_fraction_loss",
     "quantile_mean": "jnp.mean(quantiles)",
     "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
+    "scale_gradient": "optax.scale_gradient",
     "sparse_value_loss": "sql_value_loss",
     "spo_loss": "simple_policy_loss",
     "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",

@@ -8,6 +8,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 
 import rlaxlib
 
@@ -198,7 +199,7 @@ def bootstrapped_dqn(params, target_params, apply, batch):
     """
     features = apply.torso(params, batch.s_tm1)
     heads = batch.head_mask.shape[-1]
-    q_tm1 = apply.heads(params, rlaxlib.scale_gradient(features, 1 / heads))
+    q_tm1 = apply.heads(params, optax.scale_gradient(features, 1 / heads))
     q_t = apply.heads(target_params, apply.torso(target_params, batch.s_t))
     td_errors = jax.vmap(rlaxlib.bootstrapped_q_learning)(
         q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, batch.head_mask

@@ -275,7 +275,7 @@ def bootstrapped_q_learning(
         δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
 
     Each head bootstraps from its own values. The paper divides the gradient that the
-    heads send into a shared network by :math:`K`: use `scale_gradient`.
+    heads send into a shared network by :math:`K`: use `optax.scale_gradient`.
 
     Args:
         q_tm1: Action values of each head in the state, shape `[K, A]`.

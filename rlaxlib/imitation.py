@@ -181,9 +181,9 @@ def adversarial_reward(
         ArgumentError: If a dtype or `kind` is wrong.
 
     Example:
-        >>> logit = jnp.clip(jnp.array([-100.0, 0.0, 1.0]), -10, 10)
-        >>> print(rlaxlib.adversarial_reward(logit, "fairl").round(4))
-        [ 0.0005 -0.     -2.7183]
+        >>> logit = jnp.log(jnp.array([1.0, 3.0]))
+        >>> print(jnp.exp(rlaxlib.adversarial_reward(logit, "gail")).round(4))
+        [2. 4.]
 
     References:
         Jonathan Ho and Stefano Ermon, *Generative Adversarial Imitation Learning*,

@@ -216,6 +216,8 @@ FORMER = {
     "completed_q_values": "jnp.where(visits > 0, q, mixed_value(logits, q, visits, v))",
     "cvar_fractions": "eta * fractions",
     "clip_fraction": "jnp.mean(jnp.abs(outputs.ratio - 1) > epsilon)",
+    "discrete_sac_temperature_loss": "sac_temperature_loss(log_temperature, "
+    "-softmax().entropy(logits), target_entropy)",
     "dormant_fraction": "jnp.mean(redo_mask(activations))",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",

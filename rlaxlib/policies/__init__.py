@@ -11,8 +11,7 @@
   `simple_policy_loss`,
   `discovered_policy_loss`.
 - SAC: `sac_critic_target`, `sac_policy_loss`, `sac_temperature_loss`.
-- Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`,
-  `discrete_sac_temperature_loss`.
+- Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`.
 - TD3: `td3_critic_target`, `td3_target_action`.
 - MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
   `mpo_compute_weights_and_temperature_loss`.

@@ -16,7 +16,6 @@ NAMES = [
     "decoupled_ppo_loss",
     "discovered_policy_loss",
     "discrete_sac_policy_loss",
-    "discrete_sac_temperature_loss",
     "discrete_sac_value",
     "ppo_clip_loss",
     "ppo_penalty_loss",

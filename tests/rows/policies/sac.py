@@ -67,15 +67,6 @@ def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
     return -discrete_sac_value(logits, q, temperature, action_mask)
 
 
-def discrete_sac_temperature_loss(
-    log_temperature, logits, target_entropy, action_mask=None, kind="alpha"
-):
-    """Christodoulou 2019, section 3."""
-    missing = target_entropy - entropy(logits, action_mask)
-    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
-    return -factor * missing
-
-
 # --- Arguments. ---
 
 
@@ -178,19 +169,5 @@ ROWS = [
         make_discrete("action_mask", critics=()),
         case="masked, one critic",
         gradients=Gradients(constants=STOPPED),
-    ),
-    Row(
-        discrete_sac_temperature_loss,
-        make_numbers("log_temperature", "logits", "target_entropy"),
-        gradients=Gradients(constants=("logits", "target_entropy")),
-        precision=Precision(condition=4.0),
-    ),
-    Row(
-        discrete_sac_temperature_loss,
-        make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
-        case="masked, log alpha",
-        settings={"kind": "log_alpha"},
-        gradients=Gradients(constants=("logits", "target_entropy")),
-        precision=Precision(condition=4.0),
     ),
 ]

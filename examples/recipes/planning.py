@@ -30,7 +30,7 @@ def unroll(params, apply, s, a):
 
 def tdmpc2_pair(num_bins):
     """Return the encoding of values of TD-MPC2: two-hot in the space of symlog."""
-    return rlaxlib.muzero_pair(-10.0, 10.0, num_bins, rlaxlib.SYMLOG_PAIR)
+    return rlaxlib.muzero_pair(-10.0, 10.0, num_bins, rlaxlib.SIGNED_LOGP1_PAIR)
 
 
 def two_critics(key, logits):
@@ -201,8 +201,8 @@ def mrq_encoder(params, target_params, apply, batch, pair):
     The batch has streams of transitions, as in `value_based.py`.
     `apply.encode(params.encoder, s)` returns latent states, and
     `apply.model(params.encoder, z, a)` next ones, logits of rewards, [B, K], of `pair`,
-    such as `unbiased_transform_pair(-10, 10, 65, SYMLOG_PAIR)`, and whether the episode
-    ends, [B]. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
+    such as `unbiased_transform_pair(-10, 10, 65, SIGNED_LOGP1_PAIR)`, and whether the
+    episode ends, [B]. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
     github.com/facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_encoder, the same loss;
     where no episode ever ended, there is no loss of ends. Usual: 5 steps, weights 1,
     0.1 and 0.1, AdamW 1e-4 with weight decay 1e-4, batch 256, 250 updates after each

@@ -1,7 +1,7 @@
 """Pairs of a transform and its inverse: predefined, with bins, and composed.
 
 `apply` maps returns to the space in which a network learns, `apply_inv` maps back. That
-space holds transformed values (`SIGNED_HYPERBOLIC_PAIR`, `SYMLOG_PAIR` and others) or
+space holds transformed values (`SIGNED_HYPERBOLIC_PAIR`, `SIGNED_LOGP1_PAIR`) or
 distributions over bins (`twohot_pair`, `hl_gauss_pair`, `muzero_pair`,
 `unbiased_transform_pair`).
 """
@@ -29,7 +29,6 @@ __all__ = [
     "IDENTITY_PAIR",
     "SIGNED_HYPERBOLIC_PAIR",
     "SIGNED_LOGP1_PAIR",
-    "SYMLOG_PAIR",
     "TxPair",
     "compose_tx",
     "hl_gauss_pair",
@@ -157,9 +156,9 @@ def hl_gauss_pair(
         f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
 
     It combines `transform_to_hl_gauss` and `transform_from_hl_gauss`. With
-    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))`, the range is on the scale of symlog.
-    The outermost bins end at the ends of the range; the outermost bins of `twohot_pair`
-    are centred there.
+    `compose_tx(SIGNED_LOGP1_PAIR, hl_gauss_pair(...))`, the range is on the scale of
+    symlog. The outermost bins end at the ends of the range; the outermost bins of
+    `twohot_pair` are centred there.
 
     Args:
         min_value: First edge :math:`e_0`, finite, shape `[]`.
@@ -487,10 +486,7 @@ IDENTITY_PAIR = ElementwisePair(_squashing.identity, _squashing.identity)
 """The identity transform."""
 
 SIGNED_LOGP1_PAIR = ElementwisePair(_squashing.signed_logp1, _squashing.signed_expm1)
-"""`signed_logp1` and its inverse `signed_expm1`."""
-
-SYMLOG_PAIR = ElementwisePair(_squashing.symlog, _squashing.symexp)
-"""`symlog` and its inverse `symexp`: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
+"""`signed_logp1` and its inverse `signed_expm1`: symlog and symexp of DreamerV3."""
 
 SIGNED_HYPERBOLIC_PAIR = ElementwisePair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic

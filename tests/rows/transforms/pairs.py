@@ -9,7 +9,6 @@ from rows.transforms.squashing import (
     signed_hyperbolic,
     signed_logp1,
     signed_parabolic,
-    symlog,
 )
 from rows.transforms.two_hot import EQUAL, RANGE, between, to_bins
 
@@ -21,7 +20,7 @@ def hl_gauss_pair(scalar):
 
 
 def outside_support(x):
-    y = symlog(x)
+    y = signed_logp1(x)
     return (y < -2.0) | (y > 2.0)
 
 
@@ -57,7 +56,7 @@ def hl_gauss(library):
 
 def beyond(library):
     bins = library.hl_gauss_pair(-2.0, 2.0, 5)
-    pair = library.compose_tx(library.SYMLOG_PAIR, bins)
+    pair = library.compose_tx(library.SIGNED_LOGP1_PAIR, bins)
     return functools.partial(library.outside_support, tx_pair=pair)
 
 

@@ -232,6 +232,8 @@ FORMER = {
     "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",
     "tdc_losses": "tdc_loss",
     "token_baseline": "optimal_token_baseline",
+    "transform_from_hl_gauss": "hl_gauss_pair(...).apply_inv",
+    "transform_to_hl_gauss": "hl_gauss_pair(...).apply",
     "truncated_quantile_targets": "tqc_targets",
 }
 

@@ -61,9 +61,7 @@ def two_hot_loss(logits, targets):
 
 def hl_gauss_loss(logits, targets):
     """Farebrother et al. 2024, equation 3.1, after the symlog of DreamerV3."""
-    probs = hl_gauss.transform_to_hl_gauss(
-        squashing.signed_logp1(targets), -3.0, 3.0, BINS
-    )
+    probs = hl_gauss.hl_gauss(squashing.signed_logp1(targets), -3.0, 3.0, BINS)
     return categorical_cross_entropy(probs, logits)
 
 

@@ -118,7 +118,7 @@ def hiql_value_loss(
     its own target network, :math:`y = r + γ v'`, and both the same advantage,
     :math:`A = r + γ min_i v'_i - (v'_1(s) + v'_2(s))/2`, of the target networks alone:
     then the critics do not disagree about which transitions are good. With
-    :math:`A = y - v` this is `iql_value_loss`.
+    :math:`A = y - v` this is `expectile_loss`, as in IQL.
 
     Args:
         v: Values :math:`v`, shape `[...]`.

@@ -73,7 +73,7 @@ def test_goals_stay_in_the_episode_and_are_valid_steps():
 def test_an_advantage_equal_to_the_error_gives_the_loss_of_iql():
     v, target = RANDOM.normal(size=(2, 20)).astype(np.float32)
     loss = rlaxlib.hiql_value_loss(v, target, target - v, 0.7)
-    close(loss, rlaxlib.iql_value_loss(v, target, 0.7))
+    close(loss, rlaxlib.expectile_loss(v, target, 0.7))
 
 
 def test_advantages_have_no_gradient():

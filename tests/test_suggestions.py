@@ -174,7 +174,7 @@ def test_the_first_words_of_a_name_lead_to_all_that_begin_so():
 def test_all_meanings_of_an_acronym_are_listed():
     for word, names in {
         "dppo": ["divergence_ppo_mask", "diffusion_reverse_step"],
-        "iql": ["iql_value_loss", "q_learning"],
+        "iql": ["expectile_loss", "q_learning"],
         "spo": ["simple_policy_loss", "mpo_compute_weights_and_temperature_loss"],
     }.items():
         assert set(names) <= set(answers(word)), word
@@ -218,11 +218,13 @@ FORMER = {
     "gtd2_losses": "gtd2_loss",
     "gumbel_value_loss": "xql_value_loss",
     "icm_losses": "icm_loss",
+    "iql_value_loss": "expectile_loss(v, jax.lax.stop_gradient(q), expectile)",
     "ladder_epsilons": "apex_epsilons",
     "monotonic_mix": "qmix",
     "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
     "quantile_fraction_loss": "fqf_fraction_loss",
     "quantile_mean": "jnp.mean(quantiles)",
+    "returns_to_go": "discounted_returns(r_t, discount_t, jnp.zeros_like(r_t))",
     "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
     "sparse_value_loss": "sql_value_loss",
     "spo_loss": "simple_policy_loss",

@@ -63,7 +63,7 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
-    return jnp.mean(rlaxlib.iql_value_loss(v, q, expectile))
+    return jnp.mean(rlaxlib.expectile_loss(v, q, expectile))
 
 
 def iql_critic(params, apply, batch):
@@ -540,7 +540,9 @@ def decision_transformer(params, apply, batch):
     steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
-    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))
+    returns = jax.vmap(rlaxlib.discounted_returns)(
+        batch.r_t, undiscounted, jnp.zeros_like(batch.r_t), **masks(batch)
+    )
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)

@@ -325,23 +325,6 @@ def test_td3_bc_weight_over_a_mesh_is_that_of_the_whole_batch():
     close(jax.jit(weight)(sharded), 2.5 / np.mean(np.abs(q)))
 
 
-def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
-    @jax.jit
-    def target(discount, penalty_weight):
-        return rlaxlib.rebrac_critic_target(
-            1.0,
-            discount,
-            np.float32([4, 6]),
-            np.float32([1, 3]),
-            np.float32([0, 1]),
-            penalty_weight,
-        )
-
-    assert target(0.5, 0.0) == 1 + 0.5 * 4
-    assert target(0.5, 0.2) == 1 + 0.5 * (4 - 0.2 * 5)
-    assert target(0.0, 0.2) == 1
-
-
 # --- Support of the data. ---
 
 

@@ -224,6 +224,8 @@ FORMER = {
     "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
     "quantile_fraction_loss": "fqf_fraction_loss",
     "quantile_mean": "jnp.mean(quantiles)",
+    "rebrac_critic_target": "r_t + discount_t * (jnp.min(q_t, axis=0) - "
+    "penalty_weight * jnp.sum((a_t - data_a_t) ** 2, axis=-1))",
     "returns_to_go": "discounted_returns(r_t, discount_t, jnp.zeros_like(r_t))",
     "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
     "sparse_value_loss": "sql_value_loss",
@@ -233,6 +235,7 @@ FORMER = {
     "SYMLOG_PAIR": "SIGNED_LOGP1_PAIR",
     "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",
     "tdc_losses": "tdc_loss",
+    "td3_critic_target": "r_t + discount_t * jnp.min(q_t, axis=0)",
     "token_baseline": "optimal_token_baseline",
     "transform_from_hl_gauss": "hl_gauss_pair(...).apply_inv",
     "transform_to_hl_gauss": "hl_gauss_pair(...).apply",

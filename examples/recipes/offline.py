@@ -361,10 +361,9 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     keys = jax.random.split(key, len(a_t))
     a_t = jax.vmap(rlaxlib.td3_target_action)(keys, a_t)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    target = rlaxlib.rebrac_critic_target(
-        batch.r_t, batch.discount_t, q_t.T, a_t, batch.a_t, penalty
-    )
-    return critics_loss(params, apply, batch, target)
+    distance = jnp.sum(jnp.square(a_t - batch.a_t), axis=-1)
+    v_t = jnp.min(q_t, axis=-1) - penalty * distance
+    return critics_loss(params, apply, batch, batch.r_t + batch.discount_t * v_t)
 
 
 def rebrac_actor(params, apply, batch, penalty=0.01):

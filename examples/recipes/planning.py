@@ -249,13 +249,11 @@ def mrq_critic(
     a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
     features_t = apply.joint(target_params.encoder, z_t, a_t)
     q_t = apply.critic(target_params.critic, features_t) * target_scale / scale
-    target = jax.vmap(rlaxlib.td3_critic_target)(
-        batch.r_t / scale, batch.discount_t, q_t
-    )
+    target = batch.r_t / scale + batch.discount_t * jnp.min(q_t, axis=-1)
     encoder = jax.lax.stop_gradient(params.encoder)
     z = apply.encode(encoder, batch.s_tm1)
     q = apply.critic(params.critic, apply.joint(encoder, z, batch.a_tm1))
-    td_error = target[:, None] - q
+    td_error = jax.lax.stop_gradient(target)[:, None] - q
     priorities = jnp.maximum(jnp.max(jnp.abs(td_error), axis=-1), 1.0)
     return jnp.mean(rlaxlib.huber_loss(td_error)), priorities
 

@@ -6,8 +6,7 @@
   `expectile_loss`.
 - Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`,
   `cql_temperature_loss`.
-- Policies close to the data (TD3+BC, ReBRAC): `td3_bc_loss`, `td3_bc_weight`,
-  `rebrac_critic_target`.
+- Policies close to the data (TD3+BC, ReBRAC): `td3_bc_loss`, `td3_bc_weight`.
 - Support of the data (EDAC, BCQ, BEAR, MMD-DQN): `edac_diversity_loss`,
   `bcq_action_mask`, `maximum_mean_discrepancy`.
 

@@ -211,6 +211,7 @@ FORMER = {
     "burn_in_mask": "jnp.arange(num_steps) >= burn_in",
     "cvar_fractions": "eta * fractions",
     "clip_fraction": "jnp.mean(jnp.abs(outputs.ratio - 1) > epsilon)",
+    "cpw_fractions": 'distorted_fractions(fractions, eta, "cpw")',
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
     "ensemble_diversity_loss": "edac_diversity_loss",
@@ -222,6 +223,7 @@ FORMER = {
     "ladder_epsilons": "apex_epsilons",
     "monotonic_mix": "qmix",
     "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
+    "power_fractions": 'distorted_fractions(fractions, eta, "power")',
     "quantile_fraction_loss": "fqf_fraction_loss",
     "quantile_mean": "jnp.mean(quantiles)",
     "rebrac_critic_target": "r_t + discount_t * (jnp.min(q_t, axis=0) - "
@@ -240,6 +242,7 @@ FORMER = {
     "transform_from_hl_gauss": "hl_gauss_pair(...).apply_inv",
     "transform_to_hl_gauss": "hl_gauss_pair(...).apply",
     "truncated_quantile_targets": "tqc_targets",
+    "wang_fractions": 'distorted_fractions(fractions, eta, "wang")',
 }
 
 

@@ -216,6 +216,8 @@ FORMER = {
     "duelling_q_values": "dueling_q_values",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
+    "geometric_hindsight_indices": "hindsight_indices(key, discount_t, "
+    '"geometric", discount)',
     "gtd2_losses": "gtd2_loss",
     "gumbel_value_loss": "xql_value_loss",
     "icm_losses": "icm_loss",

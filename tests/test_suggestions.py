@@ -165,7 +165,7 @@ def test_the_first_words_of_a_name_lead_to_all_that_begin_so():
         "generalized_advantage": "generalized_advantage_estimation",
         "true_online": "true_online_td_lambda",
         "overlong": "overlong_penalty",
-        "dutch": "dutch_trace",
+        "eligibility": "eligibility_trace",
         "general_off_policy_returns": "general_off_policy_returns_from_q_and_v",
     }
     assert [word for word, name in first.items() if name not in answers(word)] == []
@@ -205,6 +205,7 @@ def test_tables_lead_to_names_that_exist():
 
 # Names that the library had before its first release.
 FORMER = {
+    "accumulating_trace": "eligibility_trace",
     "advantage_expectile_loss": "hiql_value_loss",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
@@ -214,6 +215,7 @@ FORMER = {
     "cpw_fractions": 'distorted_fractions(fractions, eta, "cpw")',
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
+    "dutch_trace": "true_online_td_lambda",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
     "geometric_hindsight_indices": "hindsight_indices(key, discount_t, "
@@ -230,6 +232,7 @@ FORMER = {
     "quantile_mean": "jnp.mean(quantiles)",
     "rebrac_critic_target": "r_t + discount_t * (jnp.min(q_t, axis=0) - "
     "penalty_weight * jnp.sum((a_t - data_a_t) ** 2, axis=-1))",
+    "replacing_trace": 'eligibility_trace(trace, gradient, decay, "replacing")',
     "returns_to_go": "discounted_returns(r_t, discount_t, jnp.zeros_like(r_t))",
     "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
     "sparse_value_loss": "sql_value_loss",

@@ -85,8 +85,8 @@ def distorted_fractions(
 
         β(τ) = { Φ(Φ⁻¹(τ) + η)                           wang
                { τ^η / (τ^η + (1 - τ)^η)^{1/η}           cpw
-               { τ^{1/(1+|η|)}             if η ≥ 0      power
-               { 1 - (1 - τ)^{1/(1+|η|)}   otherwise     power
+               { τ^{1/(1+|η|)}                           power, η ≥ 0
+               { 1 - (1 - τ)^{1/(1+|η|)}                 power, η < 0
 
     with the standard normal distribution function :math:`Φ`. Wang's transform and the
     power avert risk if :math:`η` is negative, and seek it if positive. Cumulative

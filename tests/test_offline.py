@@ -281,14 +281,6 @@ def test_discrete_cql_loss_ignores_illegal_actions():
     np.testing.assert_array_equal(gradient, 0)
 
 
-@pytest.mark.parametrize(("gap", "direction"), [(7.0, 1), (5.0, 0), (3.0, -1)])
-def test_cql_temperature_rises_while_the_gap_is_above_its_target(gap, direction):
-    gradient = jax.jit(jax.grad(rlaxlib.cql_temperature_loss, argnums=(0, 1, 2)))
-    by_temperature, *others = gradient(0.7, gap, 5.0)
-    assert np.sign(-float(by_temperature)) == direction
-    assert others == [0, 0]
-
-
 # --- Policies close to the data. ---
 
 

@@ -274,7 +274,8 @@ def cql_temperature(
     dimension: a target above it is slack.
     """
     gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
-    return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
+    excess = jax.lax.stop_gradient(gap - target_gap)
+    return -jnp.exp(log_temperature) * excess
 
 
 def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples=10):

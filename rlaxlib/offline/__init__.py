@@ -4,8 +4,7 @@
   `advantage_weighted_loss`, `crr_weights`.
 - In-sample values (XQL, SQL): `xql_value_loss`, `sql_value_loss`; that of IQL is
   `expectile_loss`.
-- Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`,
-  `cql_temperature_loss`.
+- Conservative Q-learning (CQL, Cal-QL): `cql_loss`, `discrete_cql_loss`.
 - Policies close to the data (TD3+BC, ReBRAC): `td3_bc_loss`, `td3_bc_weight`.
 - Support of the data (EDAC, BCQ, BEAR, MMD-DQN): `edac_diversity_loss`,
   `bcq_action_mask`, `maximum_mean_discrepancy`.

@@ -32,7 +32,6 @@ DATA = "Data that only some variants have."
 BY_KEYWORD = {
     ("cql_loss", "min_q"): DATA,
     ("masked_mean", "axis"): AXIS,
-    ("masked_mean", "denominator"): AXIS,
     ("standardize", "ddof"): AXIS,
     ("standardize", "epsilon"): AXIS,
 }

@@ -166,7 +166,6 @@ def knn_entropy_reward(
 def diayn_reward(
     logits: Float[ArrayLike, "Z"],
     skill: Int[ArrayLike, "in [0, Z)"],
-    log_prior: Float[ArrayLike, "Z"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the reward for states that reveal the skill (DIAYN).
 
@@ -174,7 +173,7 @@ def diayn_reward(
 
     ::
 
-        r = log q(z | s) - log p(z)
+        r = log q(z | s) - log p(z),   p(z) = 1/Z
 
     The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
     classifier :math:`q` with `categorical_cross_entropy`.
@@ -182,7 +181,6 @@ def diayn_reward(
     Args:
         logits: Logits of the classifier in the state reached, shape `[Z]`.
         skill: The skill :math:`z`, in [0, Z), shape `[]`.
-        log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
 
     Returns:
         Reward :math:`r`, without a gradient, shape `[]`; NaN if traced `skill` is
@@ -200,6 +198,5 @@ def diayn_reward(
         Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
         without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
     """
-    log_p = -jnp.log(logits.size) if log_prior is None else log_prior
-    log_ratio = jax.nn.log_softmax(logits) - log_p
+    log_ratio = jax.nn.log_softmax(logits) + jnp.log(logits.size)
     return jax.lax.stop_gradient(indexing.pick(log_ratio, skill))

@@ -31,10 +31,9 @@ def knn_entropy_reward(x, num_neighbors, average=False):
     return np.log(1 + (nearest.mean(axis=1) if average else nearest[:, -1]))
 
 
-def diayn_reward(logits, skill, log_prior=None):
+def diayn_reward(logits, skill):
     log_q = logits[skill] - np.log(np.sum(np.exp(logits)))
-    prior = -np.log(len(logits)) if log_prior is None else log_prior[skill]
-    return log_q - prior
+    return log_q - np.log(1 / len(logits))
 
 
 # --- What they are called with. ---
@@ -88,16 +87,6 @@ ROWS = [
             "logits": rng.normal(size=ACTIONS),
             "skill": np.asarray(rng.integers(ACTIONS)),
         },
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        diayn_reward,
-        lambda rng: {
-            "logits": rng.normal(size=ACTIONS),
-            "skill": np.asarray(rng.integers(ACTIONS)),
-            "log_prior": np.log(rng.dirichlet(np.ones(ACTIONS))),
-        },
-        case="of a prior",
         gradients=Gradients(exist=False),
     ),
 ]

@@ -5,7 +5,7 @@ value is an expectile of the values of the data's actions, close to their maximu
 critics learn from it, and the policy imitates the data's actions, weighted by their
 advantages. With `--bc`, all weights are 1: behaviour cloning of the same data.
 
-- `rlaxlib.iql_value_loss`: the loss of the state value,
+- `rlaxlib.expectile_loss`: the loss of the state value,
 - `rlaxlib.l2_loss`: the loss of the critics,
 - `rlaxlib.gaussian_diagonal`: the policy,
 - `rlaxlib.advantage_weights`, `rlaxlib.reinforce_loss`: the loss of the policy.
@@ -105,7 +105,7 @@ def loss(params, target_critic, batch, config):
     critics = jax.vmap(CRITIC.apply, (0, None, None))
     target_q = jnp.min(critics(target_critic, *inputs), axis=0).squeeze(-1)
     v = VALUE.apply(params["value"], batch.observation_tm1).squeeze(-1)
-    value_loss = rlaxlib.iql_value_loss(v, target_q, config.expectile)
+    value_loss = rlaxlib.expectile_loss(v, target_q, config.expectile)
 
     fixed = jax.lax.stop_gradient(params["value"])
     v_t = VALUE.apply(fixed, batch.observation_t).squeeze(-1)

@@ -156,7 +156,6 @@ ELSEWHERE = {
     "popart",
     "return_based_scale",
     "reward_scale",
-    "rnd_reward",
 }
 
 

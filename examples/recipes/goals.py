@@ -225,6 +225,5 @@ def mrn_value(params, apply, s, goal):
 
 def geometric_goals(key, batch, achieved_t, gamma=0.99):
     """Return goals at geometric distances, those of contrastive RL, of one stream."""
-    sample = rlaxlib.geometric_hindsight_indices
-    inputs = key, batch.discount_t, gamma, "renormalize"
-    return achieved_t[sample(*inputs, **masks(batch))]
+    inputs = key, batch.discount_t, "truncated_geometric", gamma
+    return achieved_t[rlaxlib.hindsight_indices(*inputs, **masks(batch))]

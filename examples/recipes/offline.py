@@ -63,7 +63,7 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
-    return jnp.mean(rlaxlib.iql_value_loss(v, q, expectile))
+    return jnp.mean(rlaxlib.expectile_loss(v, q, expectile))
 
 
 def iql_critic(params, apply, batch):
@@ -275,7 +275,8 @@ def cql_temperature(
     dimension: a target above it is slack.
     """
     gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
-    return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
+    excess = jax.lax.stop_gradient(gap - target_gap)
+    return -jnp.exp(log_temperature) * excess
 
 
 def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples=10):
@@ -362,10 +363,9 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     keys = jax.random.split(key, len(a_t))
     a_t = jax.vmap(rlaxlib.td3_target_action)(keys, a_t)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    target = rlaxlib.rebrac_critic_target(
-        batch.r_t, batch.discount_t, q_t.T, a_t, batch.a_t, penalty
-    )
-    return critics_loss(params, apply, batch, target)
+    distance = jnp.sum(jnp.square(a_t - batch.a_t), axis=-1)
+    v_t = jnp.min(q_t, axis=-1) - penalty * distance
+    return critics_loss(params, apply, batch, batch.r_t + batch.discount_t * v_t)
 
 
 def rebrac_actor(params, apply, batch, penalty=0.01):
@@ -541,7 +541,9 @@ def decision_transformer(params, apply, batch):
     steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
-    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))
+    returns = jax.vmap(rlaxlib.discounted_returns)(
+        batch.r_t, undiscounted, jnp.zeros_like(batch.r_t), **masks(batch)
+    )
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)

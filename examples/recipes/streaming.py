@@ -37,7 +37,7 @@ def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
     td_error = rlaxlib.q_learning(q_tm1, a, step.r_t, step.discount_t, q_t)
     greedy = rlaxlib.watkins_trace(q_tm1[None], a[None])[0]
     gradient = jax.grad(lambda params: apply(params, step.s_tm1)[a])(params)
-    trace = rlaxlib.accumulating_trace(trace, gradient, discount_tm1 * lambda_)
+    trace = rlaxlib.eligibility_trace(trace, gradient, discount_tm1 * lambda_)
     change = td_error * rlaxlib.obgd_step_size(trace, td_error, kappa=kappa)
     params = jax.tree.map(lambda w, z: w + change * z, params, trace)
     return Learner(params, trace, step.discount_t * greedy)

@@ -12,7 +12,7 @@
   `discovered_policy_loss`.
 - SAC: `sac_critic_target`, `sac_policy_loss`, `sac_temperature_loss`.
 - Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`.
-- TD3: `td3_critic_target`, `td3_target_action`.
+- TD3: `td3_target_action`, `dpg_loss`.
 - MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
   `mpo_compute_weights_and_temperature_loss`.
 - V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`.

@@ -27,7 +27,6 @@ __all__ = [
     "sac_critic_target",
     "sac_policy_loss",
     "sac_temperature_loss",
-    "td3_critic_target",
     "td3_target_action",
 ]
 
@@ -51,8 +50,9 @@ def sac_critic_target(
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
 
-    Sample the next action from the current policy. With :math:`α = 0` this is
-    `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)` as `q_t`.
+    Sample the next action from the current policy. For REDQ, pass
+    `subset_minimum(key, q_t, 2)` as `q_t`. The target of TD3 has no entropy bonus, and
+    the next action of `td3_target_action`.
 
     Args:
         r_t: Reward, shape `[...]`.
@@ -78,46 +78,6 @@ def sac_critic_target(
     """
     v_t = _minimum(q_t, r_t) - temperature * log_prob_t
     target = r_t + streams.bootstrap(discount_t, v_t)
-    return stop_if(stop_target_gradients, target)
-
-
-@checked
-def td3_critic_target(
-    r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [-1, 1]"],
-    q_t: Float[ArrayLike, "[...] or [N, ...]"],
-    *,
-    stop_target_gradients: bool = True,
-) -> Float[Array, "..."]:
-    """Compute the clipped double-Q critic target of TD3.
-
-    Takes transitions, returns the target of each.
-
-    ::
-
-        y = r_t + γ_t min_i q_i(s_t, a_t)
-
-    The next action is a `td3_target_action`. The minimum bounds the overestimation.
-
-    Args:
-        Other arguments: as `sac_critic_target`.
-
-    Returns:
-        Target :math:`y` of all critics, shape `[...]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> print(rlaxlib.td3_critic_target(1.0, 0.5, jnp.array([4.0, 6.0])))
-        3.0
-
-    References:
-        Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
-        Approximation Error in Actor-Critic Methods*, 2018.
-        https://arxiv.org/abs/1802.09477
-    """
-    target = r_t + streams.bootstrap(discount_t, _minimum(q_t, r_t))
     return stop_if(stop_target_gradients, target)
 
 

@@ -1,4 +1,4 @@
-"""What the chapters of transforms share: two-hot encoding, and equal bins."""
+"""What the chapters of transforms share: bins, their means, two-hot encoding."""
 
 from __future__ import annotations
 
@@ -64,3 +64,14 @@ def two_hot(x: Array, b: Array) -> Array:
     upper = jnp.where(outside, 0, (x - low) / (high - low))
     none = jnp.zeros_like(x)
     return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)
+
+
+def number(x: Any) -> Any:
+    """Return a concrete scalar as a Python number, which can be hashed."""
+    return x if isinstance(x, Tracer) else float(x)
+
+
+def beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return which values are outside a range, rounded to their dtype, or NaN."""
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
+    return ~((x >= low) & (x <= high))

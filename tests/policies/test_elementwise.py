@@ -25,7 +25,6 @@ NAMES = [
     "sac_policy_loss",
     "sac_temperature_loss",
     "simple_policy_loss",
-    "td3_critic_target",
 ]
 ROWS = [row for row in contract.collect() if row.name in NAMES]
 

@@ -23,12 +23,11 @@ def test_only_the_lowest_critic_counts():
     @jax.jit
     def evaluate(q):
         by_q = jax.grad(rlaxlib.sac_policy_loss, argnums=1)(-1.0, q, 0.5)
-        td3 = rlaxlib.td3_critic_target(1.0, 0.5, q)
-        return by_q, td3, rlaxlib.sac_critic_target(1.0, 0.5, q, -3.0, 0.0)
+        return by_q, rlaxlib.sac_critic_target(1.0, 0.5, q, -3.0, 0.0)
 
-    by_q, *targets = evaluate(np.array([4.0, 2.0, 3.0]))
+    by_q, target = evaluate(np.array([4.0, 2.0, 3.0]))
     np.testing.assert_array_equal(by_q, [0.0, -1.0, 0.0])
-    np.testing.assert_array_equal(targets, 2.0)
+    assert target == 2
 
 
 def test_gradient_of_a_target_is_stopped():
@@ -143,11 +142,6 @@ def test_smoothing_without_bounds_adds_gaussian_noise():
 # --- Identities. ---
 
 
-def test_soft_target_at_temperature_zero_is_the_td3_critic_target():
-    soft = rlaxlib.sac_critic_target(1.5, 0.9, Q[:, 0], -2.0, 0.0)
-    close(soft, rlaxlib.td3_critic_target(1.5, 0.9, Q[:, 0]))
-
-
 def test_discrete_losses_are_expectations_of_those_of_one_action():
     @jax.jit
     def evaluate():
@@ -199,7 +193,6 @@ def test_value_of_one_critic_equals_an_ensemble_of_one():
     def each(q):
         return (
             rlaxlib.sac_critic_target(1.5, 0.9, q, -2.0, 0.5),
-            rlaxlib.td3_critic_target(1.5, 0.9, q),
             rlaxlib.sac_policy_loss(-2.0, q, 0.5),
         )
 

@@ -80,6 +80,29 @@ def final_indices(key, discount_t, kind, truncated_t=None, sample_mask=None):
     )
 
 
+def geometric_indices(
+    key, discount_t, kind, discount, truncated_t=None, sample_mask=None
+):
+    """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
+    steps = len(discount_t)
+    draws = np.asarray(jax.random.uniform(key, (steps,)), np.float64)
+    cut = np.zeros(steps, bool) if truncated_t is None else truncated_t
+    mask = np.ones(steps, bool) if sample_mask is None else sample_mask
+    goals = []
+    for t in range(steps):
+        future = []  # Valid steps of the episode, from this one.
+        for i in range(t, steps):
+            future += [i] if mask[i] else []
+            if (mask[i] and discount_t[i] == 0) or cut[i]:
+                break
+        shares = (1 - discount) * discount ** np.arange(len(future))
+        if kind == "truncated_geometric":
+            shares = shares / np.sum(shares)
+        reached = np.sum(np.cumsum(shares) <= draws[t])
+        goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
+    return np.array(goals)
+
+
 # --- Arguments. ---
 
 
@@ -108,6 +131,7 @@ def make_episodes(*names):
     def make(rng):
         drawn = {
             "discount_t": discounts(rng),
+            "discount": np.asarray(rng.uniform(0.3, 0.9)),
             "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
         }
@@ -159,6 +183,7 @@ def hindsight(case, definition, make, **settings):
 
 
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
+GEOMETRIC = ("discount_t", "discount")
 
 
 RANDOM = "its result is random"
@@ -217,6 +242,21 @@ ROWS = [
     hindsight("", RANDOM, make_episodes(*EPISODES)),
     hindsight("episode", RANDOM, make_episodes(*EPISODES), kind="episode"),
     hindsight("final", final_indices, make_episodes(*EPISODES), kind="final"),
+    hindsight(
+        "geometric, no masks",
+        geometric_indices,
+        make_episodes(*GEOMETRIC),
+        kind="geometric",
+    ),
+    *(
+        hindsight(
+            kind,
+            geometric_indices,
+            make_episodes(*GEOMETRIC, "truncated_t", "sample_mask"),
+            kind=kind,
+        )
+        for kind in ("geometric", "truncated_geometric")
+    ),
     hindsight(
         "final, no masks", final_indices, make_episodes("discount_t"), kind="final"
     ),

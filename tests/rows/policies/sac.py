@@ -19,11 +19,6 @@ def sac_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
     return r_t + discount_t * (np.min(q_t) - temperature * log_prob_t)
 
 
-def td3_critic_target(r_t, discount_t, q_t):
-    """Fujimoto et al. 2018, section 4.2."""
-    return r_t + discount_t * np.min(q_t)
-
-
 def sac_policy_loss(log_prob, q, temperature):
     """Haarnoja et al. 2018, section 4.2."""
     return temperature * log_prob - np.min(q)
@@ -110,18 +105,14 @@ def make_action(rng):
     }
 
 
-TARGET = ("r_t", "discount_t", "q_t")
-
-
-SOFT = (*TARGET, "log_prob_t", "temperature")
+TARGET = ("r_t", "discount_t", "q_t", "log_prob_t", "temperature")
 
 
 STOPPED = ("q", "temperature")
 
 
 ROWS = [
-    Row(sac_critic_target, make_numbers(*SOFT), gradients=Gradients(targets=SOFT)),
-    Row(td3_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
+    Row(sac_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
     Row(
         sac_policy_loss,
         make_numbers("log_prob", "q", "temperature"),

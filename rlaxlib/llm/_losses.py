@@ -307,11 +307,11 @@ def kl_loss(
     whereas the mean gradient of the values would be 0 for k1, and that of
     :math:`KL(π_ref ‖ π)` for k3.
 
-    The first policy is the one that sampled the tokens. To log the KL of an update,
-    whose actions :math:`π_old` sampled, take the mean of `kl_loss(old_log_prob,
-    log_prob)`; `ppo_penalty_loss` differentiates it. If another policy sampled the
-    tokens, multiply the loss by the `importance_weights`. `kl_shaped_rewards` includes
-    the effect of a token on the KL of later tokens.
+    The first policy is the one that sampled the tokens. The mean of
+    `kl_loss(old_log_prob, log_prob)` estimates the KL of an update, to log;
+    `ppo_penalty_loss` differentiates it. If another policy sampled the tokens, multiply
+    the loss by the `importance_weights`. `kl_shaped_rewards` includes the effect of a
+    token on the KL of later tokens.
 
     Args:
         log_prob: Log-probabilities under the policy :math:`π`, shape `[...]`.

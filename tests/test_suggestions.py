@@ -217,11 +217,14 @@ FORMER = {
     "cpw_fractions": 'distorted_fractions(fractions, eta, "cpw")',
     "cql_temperature_loss": "-jnp.exp(log_temperature) * "
     "jax.lax.stop_gradient(gap - target_gap)",
+    "diayn_reward": "jax.nn.log_softmax(logits)[skill] + jnp.log(logits.size)",
+    "differential_td_learning": "td_learning(v_tm1, r_t - reward_rate, 1.0, v_t)",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
     "dutch_trace": "true_online_td_lambda",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
+    "flow_matching_loss": "jnp.sum(jnp.square(predictions - velocity), axis=-1)",
     "geometric_hindsight_indices": "hindsight_indices(key, discount_t, "
     '"geometric", discount)',
     "gtd2_losses": "gtd2_loss",

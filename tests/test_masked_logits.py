@@ -39,13 +39,12 @@ VALUES = {
 COUNTS = {
     "categorical_mpo_loss": "the relative divergence is of all actions",
     "categorical_regression_loss": "the last axis holds the bins of a fixed support",
-    "diayn_reward": "the prior is uniform over all skills",
     "rpg_loss": "the regrets are of all actions",
     "unimix_logits": "the uniform distribution is over all classes",
 }
 NEVER_EMPTY = ("categorical_mpo_loss",)  # A divergence that is infinite, of a network.
 RATIOS = ("effective_sample_size",)  # Only those count, of numbers of any size.
-UNIFORM = ("categorical_regression_loss", "diayn_reward", "rpg_loss", "unimix_logits")
+UNIFORM = ("categorical_regression_loss", "rpg_loss", "unimix_logits")
 LOWEST = float(np.finfo(np.float32).min)
 TEMPERATURES = (0.1, 0.5, 0.9, 1.0, 2.0, 10.0)
 SCALE = 1e3  # Of a loss: a gradient of 0 times a large number is 0.

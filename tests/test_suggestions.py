@@ -222,6 +222,8 @@ FORMER = {
     "cpw_fractions": 'distorted_fractions(fractions, eta, "cpw")',
     "cql_temperature_loss": "-jnp.exp(log_temperature) * "
     "jax.lax.stop_gradient(gap - target_gap)",
+    "diayn_reward": "jax.nn.log_softmax(logits)[skill] + jnp.log(logits.size)",
+    "differential_td_learning": "td_learning(v_tm1, r_t - reward_rate, 1.0, v_t)",
     "discrete_sac_temperature_loss": "sac_temperature_loss(log_temperature, "
     "-softmax().entropy(logits), target_entropy)",
     "dormant_fraction": "jnp.mean(redo_mask(activations))",
@@ -231,6 +233,7 @@ FORMER = {
     "effective_rank": "1 + jnp.sum(jnp.cumsum(s) < 0.99 * jnp.sum(s))",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
+    "flow_matching_loss": "jnp.sum(jnp.square(predictions - velocity), axis=-1)",
     "geometric_hindsight_indices": "hindsight_indices(key, discount_t, "
     '"geometric", discount)',
     "get_top_k_weights": "jax.lax.top_k(advantages, k)",

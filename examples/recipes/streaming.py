@@ -93,7 +93,7 @@ def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):
     """
     v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
     v_t = apply(params, step.s_t)
-    td_error = rlaxlib.differential_td_learning(v_tm1, step.r_t, v_t, reward_rate)
+    td_error = rlaxlib.td_learning(v_tm1, step.r_t - reward_rate, 1.0, v_t)
     change = step_size * td_error
     params = jax.tree.map(lambda w, x: w + change * x, params, gradient)
     return params, reward_rate + eta * change

@@ -1,8 +1,9 @@
-"""Intrinsic rewards: ICM, k-NN entropy (APT, RE3) and DIAYN.
+"""Intrinsic rewards: ICM and k-NN entropy (APT, RE3).
 
 Those of random network distillation (RND) are the squared errors of a predictor,
 divided by the `reward_scale` of a stream without ends. Those of visit counts are
-:math:`β / √(N + c)`.
+:math:`β / √(N + c)`. That of DIAYN is :math:`log q(z | s) + log Z`, by a classifier of
+:math:`Z` skills.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, devices, indexing
+from rlaxlib._core import checks, devices
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -27,7 +28,6 @@ from rlaxlib.exploration import _shared
 
 __all__ = [
     "IcmOutputs",
-    "diayn_reward",
     "icm_loss",
     "knn_entropy_reward",
 ]
@@ -160,43 +160,3 @@ def knn_entropy_reward(
     negated, _ = _shared.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     return jnp.log1p(jnp.mean(distances, axis=1) if average else distances[:, -1])
-
-
-@checked
-def diayn_reward(
-    logits: Float[ArrayLike, "Z"],
-    skill: Int[ArrayLike, "in [0, Z)"],
-) -> Float[Array, ""]:
-    """Compute the reward for states that reveal the skill (DIAYN).
-
-    Takes one state and its skill, returns one reward.
-
-    ::
-
-        r = log q(z | s) - log p(z),   p(z) = 1/Z
-
-    The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
-    classifier :math:`q` with `categorical_cross_entropy`.
-
-    Args:
-        logits: Logits of the classifier in the state reached, shape `[Z]`.
-        skill: The skill :math:`z`, in [0, Z), shape `[]`.
-
-    Returns:
-        Reward :math:`r`, without a gradient, shape `[]`; NaN if traced `skill` is
-        invalid.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.125, 0.125]))
-        >>> print(jnp.exp(rlaxlib.diayn_reward(logits, 0)).round(3))
-        2.0
-
-    References:
-        Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
-        without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
-    """
-    log_ratio = jax.nn.log_softmax(logits) + jnp.log(logits.size)
-    return jax.lax.stop_gradient(indexing.pick(log_ratio, skill))

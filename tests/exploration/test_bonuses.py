@@ -1,4 +1,4 @@
-"""Test intrinsic rewards: ICM, k-NN entropy, DIAYN and NGU."""
+"""Test intrinsic rewards: ICM and k-NN entropy."""
 
 import jax
 import jax.numpy as jnp
@@ -67,15 +67,3 @@ def test_knn_reward_is_larger_where_points_are_rare():
     rewards = np.asarray(knn_reward(x, 5))
     radius = np.linalg.norm(x, axis=1)
     assert np.corrcoef(rewards, radius)[0, 1] > 0.7
-
-
-# --- DIAYN and NGU. ---
-
-
-def test_diayn_reward_is_that_of_recognising_the_skill():
-    sure, diayn_reward = np.float32([50, 0, 0, 0]), jax.jit(rlaxlib.diayn_reward)
-    rewards = [diayn_reward(x, 0) for x in (np.ones_like(sure), sure)]
-    np.testing.assert_allclose(rewards, [0.0, np.log(4)], 1e-6, 1e-6)
-    gradient = jax.jit(jax.grad(rlaxlib.diayn_reward))(sure, 1)
-    np.testing.assert_array_equal(gradient, 0)
-    assert np.isnan(diayn_reward(sure, 4))

@@ -31,11 +31,6 @@ def knn_entropy_reward(x, num_neighbors, average=False):
     return np.log(1 + (nearest.mean(axis=1) if average else nearest[:, -1]))
 
 
-def diayn_reward(logits, skill):
-    log_q = logits[skill] - np.log(np.sum(np.exp(logits)))
-    return log_q - np.log(1 / len(logits))
-
-
 # --- What they are called with. ---
 
 
@@ -79,14 +74,6 @@ ROWS = [
         lambda rng: {"x": rng.normal(size=(BATCH, FEATURES))},
         case="of the average",
         settings={"num_neighbors": 3, "average": True},
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        diayn_reward,
-        lambda rng: {
-            "logits": rng.normal(size=ACTIONS),
-            "skill": np.asarray(rng.integers(ACTIONS)),
-        },
         gradients=Gradients(exist=False),
     ),
 ]

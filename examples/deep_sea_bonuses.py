@@ -8,14 +8,13 @@ costs a little. One of 2 ** size action sequences reaches the reward.
 The bonus of `--method` is for novel state-action pairs. It is added to the reward, and
 to the action values when the agent acts:
 
-- `rnd`: prediction errors, `rlaxlib.rnd_loss` and `rlaxlib.rnd_reward`,
+- `rnd`: prediction errors, divided by the scale of `rlaxlib.reward_scale`,
 - `ngu`: nearest neighbours, `rlaxlib.episodic_memory_intrinsic_rewards`. Never Give Up
   clears its memory after each episode. In Deep Sea, no episode visits a cell twice, so
   the memory here is kept.
-- `count`: a table of visits, `rlaxlib.count_bonus`,
-- `bootstrapped`: no bonus, but `rlaxlib.bootstrap_mask`: each episode follows one of
-  ten heads, which learn from different transitions. A fixed random prior is added to
-  the values of each head.
+- `count`: a table of visits,
+- `bootstrapped`: no bonus, but each episode follows one of ten heads, which learn from
+  different transitions. A fixed random prior is added to the values of each head.
 - `none`: ε-greedy exploration alone.
 
 The other functions are common to all:
@@ -178,7 +177,7 @@ class RndBonus(NamedTuple):
     target: Any
     params: Any
     opt_state: Any
-    moments: rlaxlib.RndState
+    moments: rlaxlib.RewardScaleState
 
 
 def init_bonus(key, config):
@@ -191,7 +190,7 @@ def init_bonus(key, config):
             FEATURES.init(each, jnp.zeros(cells)) for each in jax.random.split(key)
         )
         opt_state = optax.adam(config.learning_rate).init(params)
-        moments = jax.tree.map(jnp.float32, rlaxlib.RndState())
+        moments = rlaxlib.reward_scale().init(jnp.zeros(()))
         return RndBonus(target, params, opt_state, moments)
     if config.method == "ngu":  # Random projections of the pairs, and a memory.
         projections = jax.random.normal(key, (2, cells, 16))
@@ -205,9 +204,8 @@ def bonus(state, observations, actions, config):
     """Return the bonuses of pairs, [M], and the state after visits of them."""
     if config.method == "count":
         cells = jnp.argmax(observations, axis=-1), actions
-        return rlaxlib.count_bonus(state[cells], config.count_scale), state.at[
-            cells
-        ].add(1)
+        bonuses = config.count_scale / jnp.sqrt(state[cells] + 0.01)
+        return bonuses, state.at[cells].add(1)
     if config.method == "rnd":
         return rnd_bonus(state, observations, actions, config)
     if config.method == "ngu":
@@ -232,18 +230,20 @@ def rnd_bonus(state, observations, actions, config):
         return x[jnp.arange(len(actions)), actions]
 
     def prediction_loss(params):
-        losses = jax.vmap(rlaxlib.rnd_loss)(features(params), features(state.target))
-        return jnp.mean(losses)
+        errors = jnp.square(features(params) - features(state.target))
+        errors = jnp.sum(errors, axis=-1)
+        return jnp.mean(errors), errors
 
-    rewards, moments = rlaxlib.rnd_reward(
-        state.moments, features(state.params), features(state.target)
+    grads, errors = jax.grad(prediction_loss, has_aux=True)(state.params)
+    # The stream of bonuses does not end with an episode.
+    scale, moments = rlaxlib.reward_scale(epsilon=0.0).update(
+        state.moments, errors, jnp.full_like(errors, config.discount)
     )
-    grads = jax.grad(prediction_loss)(state.params)
     adam = optax.adam(config.learning_rate)
     changes, opt_state = adam.update(grads, state.opt_state)
     params = optax.apply_updates(state.params, changes)
     state = RndBonus(state.target, params, opt_state, moments)
-    return config.rnd_scale * rewards, state
+    return config.rnd_scale * errors / scale, state
 
 
 # --- Agent and environment, compiled together. ---
@@ -289,9 +289,7 @@ def train_episode(agent, replay, key, episode, config):
     )
     bonuses, state = bonus(agent.bonus, observation_tm1, a_tm1, config)
     probability = config.head_probability if heads > 1 else 1.0
-    mask = jax.vmap(rlaxlib.bootstrap_mask, (0, None, None))(
-        jax.random.split(mask_key, config.size), heads, probability
-    )
+    mask = jax.random.bernoulli(mask_key, probability, (config.size, heads))
     discount_t = jnp.full(config.size, config.discount).at[-1].set(0.0)
     steps = Transition(
         *(observation_tm1, a_tm1, r_t + bonuses, discount_t, observation_t, mask)

@@ -9,7 +9,6 @@ a policy with one step from noise to an action, which learns both to end where t
 ends and to maximise the value. With `--bc`, the flow itself acts.
 
 - `rlaxlib.flow_matching_sample`: the points of the paths, and their velocities,
-- `rlaxlib.flow_matching_loss`: the loss of the flow, and that of the distillation,
 - `rlaxlib.l2_loss`: the loss of the critics.
 
 The data set has mixed quality: a controller plays, and a share of its actions is
@@ -99,7 +98,7 @@ def loss(params, target_critic, batch, key, config):
     flow_keys = jax.random.split(keys[0], len(batch.r_t))
     x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(flow_keys, batch.a_tm1)
     prediction = FLOW.apply(params["flow"], batch.observation_tm1, x, t[:, None])
-    flow_loss = jnp.mean(rlaxlib.flow_matching_loss(prediction, velocity))
+    flow_loss = jnp.mean(jnp.sum(jnp.square(prediction - velocity), axis=-1))
 
     noise = jax.random.normal(keys[1], batch.a_tm1.shape)
     a_t = jnp.clip(ACTOR.apply(fixed["actor"], batch.observation_t, noise), -1.0, 1.0)
@@ -111,7 +110,7 @@ def loss(params, target_critic, batch, key, config):
     noise = jax.random.normal(keys[2], batch.a_tm1.shape)
     ends = solve(fixed["flow"], batch.observation_tm1, noise, config)
     action = ACTOR.apply(params["actor"], batch.observation_tm1, noise)
-    distillation = jnp.mean(rlaxlib.flow_matching_loss(action, ends))
+    distillation = jnp.mean(jnp.sum(jnp.square(action - ends), axis=-1))
     action = jnp.clip(action, -1.0, 1.0)
     value = jnp.mean(values(fixed["critic"], batch.observation_tm1, action))
     return flow_loss + critic_loss + config.weight * distillation - value

@@ -5,10 +5,10 @@ value is an expectile of the values of the data's actions, close to their maximu
 critics learn from it, and the policy imitates the data's actions, weighted by their
 advantages. With `--bc`, all weights are 1: behaviour cloning of the same data.
 
-- `rlaxlib.iql_value_loss`: the loss of the state value,
+- `rlaxlib.expectile_loss`: the loss of the state value,
 - `rlaxlib.l2_loss`: the loss of the critics,
 - `rlaxlib.gaussian_diagonal`: the policy,
-- `rlaxlib.advantage_weighted_loss`: the loss of the policy.
+- `rlaxlib.advantage_weights`, `rlaxlib.reinforce_loss`: the loss of the policy.
 
 The data set has mixed quality: a controller plays, and a share of its actions is
 random, which differs between episodes. A random agent returns about -1200 in gymnax's
@@ -105,7 +105,7 @@ def loss(params, target_critic, batch, config):
     critics = jax.vmap(CRITIC.apply, (0, None, None))
     target_q = jnp.min(critics(target_critic, *inputs), axis=0).squeeze(-1)
     v = VALUE.apply(params["value"], batch.observation_tm1).squeeze(-1)
-    value_loss = rlaxlib.iql_value_loss(v, target_q, config.expectile)
+    value_loss = rlaxlib.expectile_loss(v, target_q, config.expectile)
 
     fixed = jax.lax.stop_gradient(params["value"])
     v_t = VALUE.apply(fixed, batch.observation_t).squeeze(-1)
@@ -116,9 +116,8 @@ def loss(params, target_critic, batch, config):
     mean, stddev = policy(params, batch.observation_tm1)
     log_prob = rlaxlib.gaussian_diagonal().logprob(batch.a_tm1, mean, stddev)
     adv = jnp.zeros_like(v) if config.bc else target_q - v
-    actor_loss = rlaxlib.advantage_weighted_loss(
-        *(log_prob, adv, config.temperature, config.max_weight)
-    )
+    weights = rlaxlib.advantage_weights(adv, config.temperature, config.max_weight)
+    actor_loss = rlaxlib.reinforce_loss(log_prob, weights)
     return jnp.mean(value_loss) + jnp.mean(critic_loss) + jnp.mean(actor_loss)
 
 

@@ -10,7 +10,6 @@ improves the policy with few simulations.
 - `rlaxlib.gumbel_policy_targets`: the targets of the policy,
 - `rlaxlib.n_step_bootstrapped_returns`: the targets of the value,
 - `rlaxlib.muzero_pair`: the encoding of values and rewards,
-- `rlaxlib.scale_gradient`: the gradient into the latent states,
 - `rlaxlib.categorical_cross_entropy`: the losses,
 - `rlaxlib.masked_mean`: the mean of the policy loss, up to the end.
 
@@ -137,7 +136,7 @@ def loss(params, apply, batch, starts, config):
     action, reward, policy, value, valid = targets(batch, starts, config)
 
     def step(latent, action):
-        latent = rlaxlib.scale_gradient(latent, 0.5)
+        latent = optax.scale_gradient(latent, 0.5)
         latent, reward_logits = apply(params, latent, action, method="step")
         return latent, (latent, reward_logits)
 

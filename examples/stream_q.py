@@ -10,7 +10,7 @@ running moments. The network has sparse initial weights and layer normalisation.
 - `rlaxlib.running_moments`: the scale of the observations,
 - `rlaxlib.reward_scale`: the scale of the rewards,
 - `rlaxlib.q_learning`: the TD error,
-- `rlaxlib.accumulating_trace`: the eligibility trace of the parameters,
+- `rlaxlib.eligibility_trace`: the eligibility trace of the parameters,
 - `rlaxlib.obgd_step_size`: the step size.
 
 The algorithm is that of Elsayed, Vasan and Mahmood, *Streaming Deep Reinforcement
@@ -130,7 +130,7 @@ def learn(agent, transition, network, config) -> Agent:
     # Earlier values follow the best action, not an exploratory one (Watkins).
     is_best = q_tm1[a_tm1] == jnp.max(q_tm1)
     decay = jnp.where(is_best, agent.discount * config.lambda_trace, 0.0)
-    trace = rlaxlib.accumulating_trace(agent.trace, gradient, decay)
+    trace = rlaxlib.eligibility_trace(agent.trace, gradient, decay)
     step = rlaxlib.obgd_step_size(trace, td_error, config.step_size, config.kappa)
     return Agent(
         jax.tree.map(lambda w, z: w + step * td_error * z, agent.params, trace),

@@ -7,7 +7,6 @@ updated less often than the critics.
 
 - `rlaxlib.add_gaussian_noise`: the exploratory actions,
 - `rlaxlib.td3_target_action`: the target actions, smoothed with clipped noise,
-- `rlaxlib.td3_critic_target`: the targets of the critics,
 - `rlaxlib.l2_loss`: the loss of the critics,
 - `rlaxlib.dpg_loss`: the loss of the policy,
 - `rlaxlib.tree_select`: the delay of the policy.
@@ -119,11 +118,8 @@ def loss(params, target, batch, key, config):
         config.target_noise,
         config.target_clip,
     )
-    targets = rlaxlib.td3_critic_target(
-        batch.r_t,
-        config.discount * batch.discount_t,
-        values(target.critic, batch.observation_t, a_t),  # The minimum counts.
-    )
+    q_t = jnp.min(values(target.critic, batch.observation_t, a_t), axis=0)
+    targets = batch.r_t + config.discount * batch.discount_t * q_t
     q = values(params.critic, batch.observation_tm1, batch.a_tm1)
     critic_loss = jnp.mean(rlaxlib.l2_loss(q - targets))
 

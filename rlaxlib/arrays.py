@@ -254,7 +254,6 @@ def masked_mean(
     mask: Bool[ArrayLike, "*M"] | None = None,
     axis: Static[int | Sequence[int], ""] | None = None,
     axis_name: AxisName | None = None,
-    denominator: Float[ArrayLike, "in (0, inf)"] | None = None,
 ) -> Float[Array, "*R"]:
     """Compute the mean of the unmasked entries of an array.
 
@@ -265,19 +264,18 @@ def masked_mean(
         x̄ = (∑_i m_i x_i) / ∑_i m_i
 
     The mean does not depend on the amount of padding. If a batch is spread over
-    devices, or gradients accumulate over parts of it, the mean of the parts' means is
-    not the mean of the batch: pass `axis_name` or `denominator`.
+    devices, the mean of the parts' means is not the mean of the batch: pass
+    `axis_name`. If gradients accumulate over parts, divide the sum of each,
+    `jnp.sum(x, where=mask)`, by the number of unmasked entries of the batch.
 
     Args:
         x: Array, shape `[...]`. Masked entries may be NaN, and have a gradient of 0.
         mask: False to ignore; its axes are the first of `x`, shape `[...]`; or None.
         axis: Axis or axes of `x` to average over; or None for all.
         axis_name: Mapped axis name, or names, to average over as well; or None.
-        denominator: Divisor, in (0, inf), shape `[]`; or None for the sum of the mask.
 
     Returns:
-        The mean, without the axes averaged over; 0 if all entries are masked, or if a
-        traced `denominator` is 0.
+        The mean, without the axes averaged over; 0 if all entries are masked.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -294,8 +292,6 @@ def masked_mean(
     mask = None if mask is None else _mask(mask, x)
     axes = _axes(axis, x)
     total = devices.total(jnp.sum(x, axis=axes, where=mask), axis_name)
-    if denominator is not None:
-        return safe.divide(total, denominator)
     if mask is None:
         count = x.size / max(total.size, 1) * devices.number(axis_name)
     else:

@@ -1,37 +1,32 @@
-"""Diagnostics of values, policy divergence, networks and data.
+"""Diagnostics of values, importance ratios and data.
 
-- Values: explained variance, bias.
-- Policy divergence, from log-ratios: approximate KL, clip fraction, effective sample
-  size. The outputs of `ppo_clip_loss` and its variants have them as `log_ratio`.
-- Networks: dormant neurons, effective rank.
+- Values: explained variance.
+- Importance ratios: effective sample size, and statistics of log-ratios, which the
+  outputs of `ppo_clip_loss` and its variants have as `log_ratio`.
 - Data: consistency of a trajectory.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.experimental import checkify
 
-from rlaxlib import arrays, plasticity
+from rlaxlib import arrays
 from rlaxlib._core import checks, devices, indexing, moments, ratios, safe, streams
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float, Int, Static
+from rlaxlib._core.types import Array, ArrayLike, AxisName, Bool, Float
 
 __all__ = [
     "ImportanceStatistics",
-    "approximate_kl",
     "check_trajectory",
-    "dormant_fraction",
-    "effective_rank",
     "effective_sample_size",
     "explained_variance",
     "importance_statistics",
-    "value_bias",
 ]
 
 
@@ -45,7 +40,6 @@ def explained_variance(
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
     axis_name: AxisName | None = None,
-    count_bias: Static[bool, ""] = False,
 ) -> Float[Array, ""]:
     """Compute the fraction of the variance of targets that predictions explain.
 
@@ -56,14 +50,14 @@ def explained_variance(
         1 - Var[y - ŷ] / Var[y]
 
     It is 1 for perfect predictions, 0 for a constant, and negative for predictions that
-    are worse than a constant. It ignores a constant bias, which `value_bias` measures.
+    are worse than a constant. It ignores a constant bias: the mean error of the
+    predictions shows overestimation.
 
     Args:
         predictions: Predictions :math:`ŷ`, such as values, shape `[...]`.
         targets: Targets :math:`y`, such as returns, shape `[...]`.
         sample_mask: False for samples to ignore, shape `[...]`; or None.
         axis_name: Mapped axis name, or names, to average over; or None.
-        count_bias: Whether to use the mean squared error, which gives :math:`R²`.
 
     Returns:
         The fraction, shape `[]`; 0 if all targets are equal.
@@ -80,65 +74,9 @@ def explained_variance(
         Antonin Raffin and others, *Stable-Baselines3: Reliable Reinforcement Learning
         Implementations*, 2021. https://jmlr.org/papers/v22/20-1364.html
     """
-    errors = targets - predictions
-    if count_bias:
-        mean = arrays.masked_mean
-        left = mean(x=jnp.square(errors), mask=sample_mask, axis_name=axis_name)
-    else:
-        left = _variance(errors, sample_mask, axis_name)
+    left = _variance(targets - predictions, sample_mask, axis_name)
     variance = _variance(targets, sample_mask, axis_name)
     return 1 - safe.divide(left, variance, otherwise=1)
-
-
-@checked
-def value_bias(
-    values: Float[ArrayLike, "..."],
-    returns: Float[ArrayLike, "..."],
-    *,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-    axis_name: AxisName | None = None,
-    normalize: Static[bool, ""] = False,
-) -> Float[Array, ""]:
-    """Compute the mean overestimation bias of values.
-
-    Takes samples of any shape, returns one number.
-
-    ::
-
-        (1/n) ∑_i (q_i - G_i)   or, normalized,
-        (∑_i (q_i - G_i)) / |∑_i G_i|
-
-    Compare with discounted returns of the same policy from the same states and actions,
-    without truncation; for soft values, with entropy bonuses.
-
-    Args:
-        values: Values :math:`q_i`, shape `[...]`.
-        returns: Returns :math:`G_i`, shape `[...]`.
-        sample_mask: False for samples to ignore, shape `[...]`; or None.
-        axis_name: Mapped axis name, or names, to average over; or None.
-        normalize: Whether to divide by the magnitude of the mean return.
-
-    Returns:
-        The bias, shape `[]`, positive if values are too large; 0 if all samples are
-        masked, or if `normalize` and the mean return is 0.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> values, returns = jnp.array([3.0, 5.0]), jnp.array([2.0, 4.0])
-        >>> print(rlaxlib.value_bias(values, returns))
-        1.0
-
-    References:
-        Xinyue Chen and others, *Randomized Ensembled Double Q-Learning: Learning Fast
-        Without a Model*, section 2.1, 2021. https://arxiv.org/abs/2101.05982
-    """
-    mean = functools.partial(arrays.masked_mean, mask=sample_mask, axis_name=axis_name)
-    bias = mean(values - returns)
-    if not normalize:
-        return bias
-    return safe.divide(bias, jnp.abs(mean(returns)))
 
 
 def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array:
@@ -146,7 +84,7 @@ def _variance(x: Array, mask: Array | None, axis_name: AxisName | None) -> Array
     return moments.of(x, streams.filled(mask, x), axis_name).variance
 
 
-# --- Policy divergence. ---
+# --- Importance ratios. ---
 
 
 class ImportanceStatistics(NamedTuple):
@@ -159,11 +97,12 @@ class ImportanceStatistics(NamedTuple):
         mean_log_ratio: Mean of the log-ratios; its exponential is the ratio of
             perplexities.
         stddev_log_ratio: Standard deviation of the log-ratios.
-        kl: The k3 estimate of :math:`KL(μ ‖ π)` of `approximate_kl`, not negative.
+        kl: Mean of `kl_loss` of :math:`μ` and :math:`π`, an estimate of
+            :math:`KL(μ ‖ π)`.
         chi_squared: Estimate of :math:`χ²(π ‖ μ) = E_μ[w²] - 1`, the variance of the
             ratios. May be negative by chance.
-        effective_sample_size: The result of `effective_sample_size`.
-        effective_fraction: The same, divided by the number of samples.
+        effective_fraction: Their `effective_sample_size`, divided by the number of
+            samples.
     """
 
     mean_ratio: Float[Array, ""]
@@ -173,64 +112,7 @@ class ImportanceStatistics(NamedTuple):
     stddev_log_ratio: Float[Array, ""]
     kl: Float[Array, ""]
     chi_squared: Float[Array, ""]
-    effective_sample_size: Float[Array, ""]
     effective_fraction: Float[Array, ""]
-
-
-@checked
-def approximate_kl(
-    log_ratio: Float[ArrayLike, "..."],
-    kind: Literal["k1", "k2", "k3"] = "k3",
-    *,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-    axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
-    """Estimate the KL divergence of two policies from samples (k1, k2, k3).
-
-    Takes samples of any shape, returns one number.
-
-    ::
-
-        KL(μ ‖ π) ≈ (1/n) ∑_i k(l_i),   l_i = log (π(a_i) / μ(a_i)),   a_i ~ μ
-        k_1 = -l,   k_2 = ½ l²,   k_3 = e^l - 1 - l
-
-    k1 and k3 are unbiased. k3 is never negative and has the lowest variance when the
-    policies are close: use it for early stopping. k2 is biased, little when they are
-    close, and grows quadratically, k3 exponentially.
-
-    Which one to differentiate depends on the policy that sampled the actions:
-
-    - The behaviour policy :math:`μ`, as in PPO: the gradients of k1 and k3 are unbiased
-      for that of :math:`KL(μ ‖ π)`.
-    - The policy :math:`π` that is trained, as for a penalty :math:`KL(π ‖ ρ)` to a
-      reference :math:`ρ` with :math:`l = log (ρ(a) / π(a))`: only the gradient of k2 is
-      unbiased. That of k1 is 0 in expectation, that of k3 belongs to
-      :math:`KL(ρ ‖ π)`.
-
-    Args:
-        log_ratio: Log-ratios :math:`l_i`, shape `[...]`.
-        kind: `"k1"`, `"k2"` or `"k3"`.
-        sample_mask: False for samples to ignore, shape `[...]`; or None.
-        axis_name: Mapped axis name, or names, to average over; or None.
-
-    Returns:
-        The estimate in nats, shape `[]`; 0 if all samples are masked.
-
-    Raises:
-        ArgumentError: If a shape, dtype or `kind` is wrong.
-
-    Example:
-        >>> log_ratio = jnp.log(jnp.array([0.5, 2.0]))
-        >>> print(rlaxlib.approximate_kl(log_ratio, "k3"))
-        0.25
-
-    References:
-        John Schulman, *Approximating KL Divergence*, 2020.
-        http://joschu.net/blog/kl-approx.html
-    """
-    x = log_ratio
-    k = {"k1": -x, "k2": 0.5 * jnp.square(x), "k3": ratios.k3(x)}
-    return arrays.masked_mean(x=k[kind], mask=sample_mask, axis_name=axis_name)
 
 
 @checked
@@ -313,8 +195,8 @@ def importance_statistics(
 
     Example:
         >>> statistics = rlaxlib.importance_statistics(jnp.log(jnp.array([0.5, 1.5])))
-        >>> print(f"{statistics.mean_ratio:.2f} {statistics.effective_sample_size:.2f}")
-        1.00 1.60
+        >>> print(f"{statistics.mean_ratio:.2f} {statistics.effective_fraction:.2f}")
+        1.00 0.80
 
     References:
         Jiacai Liu and others, *When Speed Kills Stability: Demystifying RL Collapse
@@ -338,110 +220,8 @@ def importance_statistics(
         stddev_log_ratio=jnp.sqrt(_variance(x, mask, axis_name)),
         kl=mean(ratios.k3(x)),
         chi_squared=mean(jnp.expm1(2 * x)),
-        effective_sample_size=size,
         effective_fraction=size / jnp.maximum(count, 1),
     )
-
-
-# --- Networks. ---
-
-
-@checked
-def dormant_fraction(
-    activations: Float[ArrayLike, "..., H"],
-    threshold: Float[ArrayLike, "in [0, inf)"] = 0.025,
-    *,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-    axis_name: AxisName | None = None,
-) -> Float[Array, ""]:
-    """Compute the fraction of dormant neurons of a layer.
-
-    Takes the activations of one layer for a batch of inputs, returns one number.
-
-    ::
-
-        (1/H) ∑_i 1[s_i ≤ τ],   s_i = E_x[|h_i(x)|] / ((1/H) ∑_k E_x[|h_k(x)|])
-
-    Pass the activations after the nonlinearity. The neurons of a convolution are its
-    channels: batch and space are both averaged over.
-
-    Args:
-        activations: Activations :math:`h_i(x)` of :math:`H` neurons, shape `[..., H]`.
-        threshold: Largest score :math:`τ` of a dormant neuron, in [0, inf), usually
-            0.025 to 0.1, shape `[]`.
-        sample_mask: False for inputs to ignore, shape `[...]`; or None.
-        axis_name: Mapped axis name, or names, of the inputs; or None.
-
-    Returns:
-        The fraction, shape `[]`; 1 if all activations are 0.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> activations = jnp.array([[0.0, 1.0, 5.0, 0.01], [0.0, 3.0, 7.0, 0.03]])
-        >>> print(rlaxlib.dormant_fraction(activations))
-        0.5
-
-    References:
-        Ghada Sokar and others, *The Dormant Neuron Phenomenon in Deep Reinforcement
-        Learning*, section 3, 2023. https://arxiv.org/abs/2302.12902
-    """
-    dormant = plasticity.redo_mask(
-        activations, threshold, sample_mask=sample_mask, axis_name=axis_name
-    )
-    return jnp.mean(dormant, dtype=activations.dtype)
-
-
-@checked
-def effective_rank(
-    features: Float[ArrayLike, "B, D"],
-    threshold: Float[ArrayLike, "in [0, 1)"] = 0.01,
-    *,
-    sample_mask: Bool[ArrayLike, "B"] | None = None,
-    axis_name: AxisName | None = None,
-) -> Int[Array, ""]:
-    """Compute the effective rank (srank) of features.
-
-    Takes the features of a batch of inputs, returns one number.
-
-    ::
-
-        srank_δ(Φ) = min {k : (∑_{i ≤ k} σ_i(Φ)) / ∑_i σ_i(Φ) ≥ 1 - δ}
-
-    Here :math:`σ_i` are the singular values in descending order. Definitions by squared
-    singular values, or by the exponential of their entropy, are not comparable. The
-    time is proportional to :math:`B D min(B, D)`: some thousand inputs are enough.
-
-    Args:
-        features: Features :math:`Φ` of B inputs, such as the last hidden layer,
-            shape `[B, D]`.
-        threshold: Fraction :math:`δ` that may be left out, in [0, 1), shape `[]`.
-        sample_mask: False for inputs to ignore, shape `[B]`; or None.
-        axis_name: Mapped axis name, or names, of the inputs; or None.
-
-    Returns:
-        The rank, an integer, shape `[]`; 0 if all features are 0.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> features = jnp.diag(jnp.array([10.0, 10.0, 0.1]))
-        >>> print(rlaxlib.effective_rank(features))
-        2
-
-    References:
-        Aviral Kumar and others, *Implicit Under-Parameterization Inhibits
-        Data-Efficient Deep Reinforcement Learning*, section 3, 2020.
-        https://arxiv.org/abs/2010.14498
-    """
-    whole = devices.gather(features, axis_name)  # Ignored inputs are 0.
-    sigma = jnp.linalg.svd(whole, compute_uv=False)
-    # Sum from the smallest: `1 - sum` would lose small values by rounding.
-    left = jnp.cumsum(sigma[::-1])[::-1]
-    # `jax.shard_map` cannot infer that all devices have the same value.
-    return devices.maximum(jnp.sum(left > threshold * left[0]), axis_name)
 
 
 # --- Data. ---

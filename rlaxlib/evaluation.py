@@ -3,8 +3,9 @@
 - `off_policy_evaluation`: the value of a policy from trajectories of another, by
   importance sampling (IS), per-decision (PDIS) and doubly robust (DR), each also
   self-normalised (WIS, WPDIS, WDR).
-- `interquartile_mean` (IQM), `optimality_gap`, `probability_of_improvement`: statistics
-  of the scores of several runs on several tasks, as rliable has them.
+- `interquartile_mean` (IQM), `probability_of_improvement`: statistics of the scores of
+  several runs on several tasks, as rliable has them. The optimality gap is
+  `jnp.mean(jax.nn.relu(target - scores))`.
 - `bootstrap_interval`: a confidence interval of any of these.
 """
 
@@ -35,7 +36,6 @@ __all__ = [
     "bootstrap_interval",
     "interquartile_mean",
     "off_policy_evaluation",
-    "optimality_gap",
     "probability_of_improvement",
 ]
 
@@ -183,42 +183,6 @@ def interquartile_mean(scores: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     middle = jnp.sort(scores.ravel())[cut : scores.size - cut]
     # Sorted, NaN would be cut as one of the highest scores.
     return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, jnp.mean(middle))
-
-
-@checked
-def optimality_gap(
-    scores: Float[ArrayLike, "..."], target: Float[ArrayLike, ""] = 1.0
-) -> Float[Array, ""]:
-    """Compute the optimality gap of scores.
-
-    Takes scores of any shape, returns one number.
-
-    ::
-
-        (1/n) ∑_i max(y - x_i, 0)
-
-    It is the amount by which the runs miss the target, such as human performance; a
-    score above the target does not make up for one below.
-
-    Args:
-        scores: Normalised scores :math:`x` of runs and tasks, shape `[...]`.
-        target: Score :math:`y` beyond which improvements are not important, shape `[]`.
-
-    Returns:
-        The gap, shape `[]`; lower is better.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> print(rlaxlib.optimality_gap(jnp.array([0.5, 3.0])))
-        0.25
-
-    References:
-        Rishabh Agarwal and others, *Deep Reinforcement Learning at the Edge of the
-        Statistical Precipice*, 2021. https://arxiv.org/abs/2108.13264
-    """
-    return jnp.mean(jax.nn.relu(target - scores))
 
 
 @checked

@@ -1,7 +1,6 @@
 """Flow matching and diffusion: samples to train on, schedules and reverse steps.
 
-- Flow matching: `flow_matching_sample`, `flow_matching_loss`; `flow_sde_step` samples
-  actions with a density.
+- Flow matching: `flow_matching_sample`; `flow_sde_step` samples actions with a density.
 - Diffusion (DDPM): `diffusion_noise`, `diffusion_reverse_step`, and the schedules
   `cosine_noise_schedule` and `linear_noise_schedule`.
 
@@ -21,9 +20,8 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from rlaxlib._core import safe
-from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key, Static
+from rlaxlib._core.types import Array, ArrayLike, Float, Key, Static
 
 __all__ = [
     "DiffusionSample",
@@ -32,7 +30,6 @@ __all__ = [
     "cosine_noise_schedule",
     "diffusion_noise",
     "diffusion_reverse_step",
-    "flow_matching_loss",
     "flow_matching_sample",
     "flow_sde_step",
     "linear_noise_schedule",
@@ -95,7 +92,8 @@ def flow_matching_sample(
         x_t = (1 - t) x_0 + t a,   v = a - x_0
         x_0 ~ Normal(0, I),   t ~ U[0, 1)
 
-    Train a network on :math:`x_t`, :math:`t` and the state, by `flow_matching_loss`.
+    Train a network :math:`v_θ` on :math:`x_t`, :math:`t` and the state, by the squared
+    error :math:`‖v_θ(x_t, t) - v‖²`.
 
     Args:
         key: Random key, shape `[]`.
@@ -127,50 +125,6 @@ def flow_matching_sample(
         noise = jax.random.normal(noise_key, data.shape, data.dtype)
     t = jax.random.uniform(time_key, (), data.dtype)
     return FlowSample((1 - t) * noise + t * data, t, data - noise)
-
-
-@checked
-def flow_matching_loss(
-    predictions: Float[ArrayLike, "..., D"],
-    targets: Float[ArrayLike, "..., D"],
-    *,
-    stop_target_gradients: bool = True,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> Float[Array, "..."]:
-    """Compute the flow-matching loss.
-
-    Takes predicted velocities of any batch, returns one loss for each.
-
-    ::
-
-        L = ‖v_θ(x_t, t) - v‖²
-
-    The same distance distils the flow into a one-step policy (FQL), with its action as
-    the prediction and the solution of the flow from the same noise as the target. FQL's
-    code averages over the :math:`D` dimensions.
-
-    Args:
-        predictions: Predictions :math:`v_θ(x_t, t)` of the network, shape `[..., D]`.
-        targets: Velocities :math:`v` of `flow_matching_sample`, shape `[..., D]`.
-        stop_target_gradients: Whether to stop the gradient of `targets`.
-        sample_mask: False for predictions to ignore, shape `[...]`; or None.
-
-    Returns:
-        Losses, shape `[...]`, 0 for ignored predictions.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> print(rlaxlib.flow_matching_loss(jnp.array([1.0, 2.0]), jnp.zeros(2)))
-        5.0
-
-    References:
-        Yaron Lipman and others, *Flow Matching for Generative Modeling*, 2022.
-        https://arxiv.org/abs/2210.02747
-    """
-    targets = stop_if(stop_target_gradients, targets)
-    return jnp.sum(jnp.square(predictions - targets), axis=-1)
 
 
 @checked

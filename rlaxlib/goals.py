@@ -1,99 +1,28 @@
-"""Goal-conditioned reinforcement learning: hindsight goals, values and distances.
+"""Goal-conditioned reinforcement learning: values and distances of goals.
 
-- `geometric_hindsight_indices`: goals at geometric distances in the future.
 - `hiql_value_loss`: the value loss of HIQL and GCIVL.
 - `quasimetric_distance`: interval quasimetric embeddings (IQE), as QRL uses them.
 - `mrn_distance`: the distance of metric residual networks (MRN).
 
-Uniform goals are those of `hindsight_indices`. Contrastive RL is
-`categorical_cross_entropy` of the similarities of all pairs of a batch.
+Goals are those of `hindsight_indices`. Contrastive RL is `categorical_cross_entropy` of
+the similarities of all pairs of a batch.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import safe, streams
+from rlaxlib._core import safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
+from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
 __all__ = [
-    "geometric_hindsight_indices",
     "hiql_value_loss",
     "mrn_distance",
     "quasimetric_distance",
 ]
-
-
-@checked
-def geometric_hindsight_indices(
-    key: Key[ArrayLike, ""],
-    discount_t: Float[ArrayLike, "T in [-1, 1]"],
-    discount: Float[ArrayLike, "in [0, 1]"],
-    kind: Literal["final", "renormalize"] = "final",
-    *,
-    truncated_t: Bool[ArrayLike, "T"] | None = None,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-) -> Int[Array, "T"]:
-    """Sample hindsight goals at geometric distances for each time step.
-
-    Takes one stream, returns one index for each time step.
-
-    ::
-
-        g_t = achieved_{i_t},   i_t = t + k,   P(k) ∝ γ^k
-        i_t ≤ e_t
-
-    Here :math:`e_t` is the last step of the episode of step :math:`t`, which ends by
-    termination, by truncation or with the stream. Distances beyond it become those of
-    the final goal, as in OGBench, or are not sampled, as in contrastive RL. Such goals
-    follow the discounted distribution of future states, which contrastive RL estimates.
-
-    An index refers to the goals achieved after a step, which have the index of `r_t`,
-    as that of `hindsight_indices`.
-
-    Args:
-        discount: Factor :math:`γ` in [0, 1], such as the discount of the agent,
-            shape `[]`.
-        kind: What becomes of distances beyond the episode: `"final"` or
-            `"renormalize"`.
-        Other arguments: as `hindsight_indices`.
-
-    Returns:
-        Index :math:`i_t` of the goal of each step, shape `[T]`; its own where masked.
-
-    Raises:
-        ArgumentError: If a shape, dtype, option or concrete `discount` is wrong.
-
-    Example:
-        >>> discount_t = jnp.array([0.9, 0.9, 0.0, 0.9, 0.0])
-        >>> key = jax.random.key(0)
-        >>> print(rlaxlib.geometric_hindsight_indices(key, discount_t, discount=0.0))
-        [0 1 2 3 4]
-
-    References:
-        Benjamin Eysenbach and others, *Contrastive Learning as Goal-Conditioned
-        Reinforcement Learning*, 2022. https://arxiv.org/abs/2206.07568
-
-        Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
-        2024. https://arxiv.org/abs/2410.20092
-    """
-    number, last, _ = streams.segments(discount_t, truncated_t, sample_mask)
-    left = last - number
-    u = jax.random.uniform(key, left.shape, discount_t.dtype)
-    # The logarithm of 1 is 0, and distances divided by it would be NaN.
-    largest = 1 - float(jnp.finfo(discount.dtype).epsneg)
-    log_gamma = jnp.log(jnp.minimum(discount, largest))
-    if kind == "renormalize":
-        u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
-    # The inverse of the distribution function, 1 - γ^(k+1).
-    distance = jnp.floor(jnp.log1p(-u) / log_gamma)
-    distance = jnp.minimum(distance, left.astype(u.dtype)).astype(number.dtype)
-    return streams.step_of(number + distance, sample_mask)
 
 
 @checked
@@ -118,7 +47,7 @@ def hiql_value_loss(
     its own target network, :math:`y = r + γ v'`, and both the same advantage,
     :math:`A = r + γ min_i v'_i - (v'_1(s) + v'_2(s))/2`, of the target networks alone:
     then the critics do not disagree about which transitions are good. With
-    :math:`A = y - v` this is `iql_value_loss`.
+    :math:`A = y - v` this is `expectile_loss`, as in IQL.
 
     Args:
         v: Values :math:`v`, shape `[...]`.

@@ -80,7 +80,6 @@ def dqfd_margin_loss(
 def discriminator_loss(
     expert_logit: Float[ArrayLike, "..."],
     policy_logit: Float[ArrayLike, "..."],
-    label_smoothing: Float[ArrayLike, "in [0, 0.5)"] = 0.0,
     *,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
 ) -> Float[Array, "..."]:
@@ -90,17 +89,13 @@ def discriminator_loss(
 
     ::
 
-        L = -(1 - ε) log D(s_E, a_E) - ε log(1 - D(s_E, a_E)) - log(1 - D(s, a)),
-        D = 1/(1 + exp(-`logit`))
+        L = -log D(s_E, a_E) - log(1 - D(s, a)),   D = 1/(1 + exp(-`logit`))
 
     At the minimum the logit is the log-ratio of the densities of expert and policy.
-    Label smoothing is one-sided: smoothing the label 0 as well would reward the policy
-    for the states that it visits already.
 
     Args:
         expert_logit: Logits for the expert's states and actions, shape `[...]`.
         policy_logit: Logits for the policy's states and actions, shape `[...]`.
-        label_smoothing: Label smoothing :math:`ε` in [0, 0.5), shape `[]`.
         sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
@@ -116,26 +111,19 @@ def discriminator_loss(
     References:
         Jonathan Ho and Stefano Ermon, *Generative Adversarial Imitation Learning*,
         2016. https://arxiv.org/abs/1606.03476
-
-        Tim Salimans and others, *Improved Techniques for Training GANs*, section 3.4,
-        2016. https://arxiv.org/abs/1606.03498
     """
-    hit, miss = jax.nn.softplus(-expert_logit), jax.nn.softplus(expert_logit)
-    expert_loss = (1 - label_smoothing) * hit + label_smoothing * miss
-    return expert_loss + jax.nn.softplus(policy_logit)
+    return jax.nn.softplus(-expert_logit) + jax.nn.softplus(policy_logit)
 
 
 @checked
-def gradient_penalty(
-    gradient: Float[ArrayLike, "D"], target_norm: Float[ArrayLike, "in [0, inf)"] = 1.0
-) -> Float[Array, ""]:
+def gradient_penalty(gradient: Float[ArrayLike, "D"]) -> Float[Array, ""]:
     """Compute the gradient penalty of a discriminator (WGAN-GP, DAC).
 
     Takes the gradient at one input, returns one penalty.
 
     ::
 
-        L = (‖∇_x f(x)‖ - c)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
+        L = (‖∇_x f(x)‖ - 1)²,   x = u x_E + (1 - u) x_π,   u ~ Uniform(0, 1)
 
     The gradient of the logit :math:`f` by its input, from `jax.grad`, is taken at a
     random point between an input of the expert and one of the policy. DAC adds the
@@ -143,10 +131,10 @@ def gradient_penalty(
 
     Args:
         gradient: Gradient :math:`∇_x f(x)` by all inputs, concatenated, shape `[D]`.
-        target_norm: Norm :math:`c` of the gradient, in [0, inf), shape `[]`.
 
     Returns:
-        Penalty, shape `[]`. Its gradient is 0 for a gradient of 0.
+        Penalty, shape `[]`. Its gradient is 0 for a gradient of 0, such as that of a
+        new last layer of zeros; that of `jnp.linalg.norm` would be NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
@@ -159,14 +147,13 @@ def gradient_penalty(
         Ishaan Gulrajani and others, *Improved Training of Wasserstein GANs*, 2017.
         https://arxiv.org/abs/1704.00028
     """
-    return jnp.square(safe.norm(gradient) - target_norm)
+    return jnp.square(safe.norm(gradient) - 1)
 
 
 @checked
 def adversarial_reward(
     logit: Float[ArrayLike, "..."],
     kind: Literal["gail", "airl", "fairl"] = "gail",
-    max_logit: Float[ArrayLike, "in (0, inf]"] = jnp.inf,
 ) -> Float[Array, "..."]:
     """Compute the reward of adversarial imitation (GAIL, AIRL, FAIRL).
 
@@ -181,23 +168,22 @@ def adversarial_reward(
     The logit :math:`h` of the discriminator :math:`D` is 0 where it cannot distinguish
     expert and policy. GAIL's reward is positive, and favours long episodes. AIRL's has
     both signs; maximising it minimises KL(policy ‖ expert). FAIRL's minimises KL(expert
-    ‖ policy); its magnitude grows exponentially, so bound the logit.
+    ‖ policy); its magnitude grows exponentially, so clip the logit.
 
     Args:
         logit: Logits :math:`h` of the discriminator, shape `[...]`.
         kind: Reward: `"gail"`, `"airl"` or `"fairl"`.
-        max_logit: Magnitude to clip the logits to, in (0, inf], shape `[]`.
 
     Returns:
         Rewards :math:`r`, without a gradient, shape `[...]`.
 
     Raises:
-        ArgumentError: If a shape, dtype, `kind` or concrete value is wrong.
+        ArgumentError: If a dtype or `kind` is wrong.
 
     Example:
-        >>> logit = jnp.array([-100.0, 0.0, 100.0])
-        >>> print(rlaxlib.adversarial_reward(logit, "airl", max_logit=10.0))
-        [-10.   0.  10.]
+        >>> logit = jnp.log(jnp.array([1.0, 3.0]))
+        >>> print(jnp.exp(rlaxlib.adversarial_reward(logit, "gail")).round(4))
+        [2. 4.]
 
     References:
         Jonathan Ho and Stefano Ermon, *Generative Adversarial Imitation Learning*,
@@ -211,7 +197,7 @@ def adversarial_reward(
         Minimization Perspective on Imitation Learning Methods*, 2019.
         https://arxiv.org/abs/1911.02256
     """
-    h = jax.lax.stop_gradient(jnp.clip(logit, -max_logit, max_logit))
+    h = jax.lax.stop_gradient(logit)
     if kind == "gail":
         return jax.nn.softplus(h)
     return h if kind == "airl" else -jnp.exp(h) * h

@@ -215,8 +215,6 @@ def mppi_update(
 def shift_plan(
     state: PlanState,
     stddev: Float[ArrayLike, "in [0, inf)"],
-    *,
-    a: Float[ArrayLike, "D"] | None = None,
 ) -> PlanState:
     """Move a plan on by one time step, to start the next planning from it.
 
@@ -224,7 +222,7 @@ def shift_plan(
 
     ::
 
-        μ'_t = μ_{t+1},   μ'_{T-1} = a,   σ'_t = σ_0
+        μ'_t = μ_{t+1},   μ'_{T-1} = 0,   σ'_t = σ_0
 
     At the start of an episode, begin with a mean of zeros instead.
 
@@ -232,7 +230,6 @@ def shift_plan(
         state: Plan after its last iteration, a `PlanState`.
         stddev: Initial standard deviation :math:`σ_0` of each step, in [0, inf),
             shape `[]`.
-        a: Mean :math:`a` of the last action, shape `[D]`; or None for zeros.
 
     Returns:
         The first plan of the next time step, a `PlanState`, without a gradient.
@@ -250,8 +247,7 @@ def shift_plan(
         Nicklas Hansen, Hao Su and Xiaolong Wang, *TD-MPC2: Scalable, Robust World
         Models for Continuous Control*, 2023. https://arxiv.org/abs/2310.16828
     """
-    last = jnp.zeros_like(state.mean[:1]) if a is None else a[None]
-    mean = jnp.concatenate([state.mean[1:], last])
+    mean = jnp.concatenate([state.mean[1:], jnp.zeros_like(state.mean[:1])])
     return PlanState(*jax.lax.stop_gradient((mean, jnp.full_like(mean, stddev))))
 
 

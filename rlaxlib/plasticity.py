@@ -1,8 +1,7 @@
 """Plasticity: dormant neurons (ReDo), shrink-and-perturb, L2 toward initial weights.
 
 Networks that learn from changing targets lose their ability to learn. These functions
-reset or regularise parameters; `dormant_fraction` and `effective_rank` measure the
-loss.
+reset or regularise parameters.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ def redo_mask(
     Then ReDo replaces the incoming weights of these neurons by new initial ones, and
     sets their biases and outgoing weights to 0: `jnp.where(mask, fresh, w_in)` and
     `jnp.where(mask[:, None], 0, w_out)`. The optimizer's moments of these weights
-    become 0 as well. The paper does so every 1,000 updates.
+    become 0 as well. The paper does so every 1,000 updates. The fraction of dormant
+    neurons, to log, is `jnp.mean(mask)`.
 
     Args:
         activations: Activations :math:`h_i(x)` of :math:`H` neurons, after the
@@ -137,7 +137,8 @@ def l2_init_loss(
         L = ∑_j (θ_j - θ⁰_j)²
 
     Added to a loss with a weight of 1e-5 to 1e-2, it keeps the plasticity of the
-    initial network; a decay toward 0 does not.
+    initial network; a decay toward 0 does not. The square of `optax.global_norm` would
+    have a gradient of NaN at the initial parameters, where learning begins.
 
     Args:
         params: Pytree :math:`θ` of float arrays.

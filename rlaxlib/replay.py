@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from rlaxlib import arrays
-from rlaxlib._core import checks, devices, meshes, safe, streams
+from rlaxlib._core import devices, meshes, safe, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
@@ -136,8 +136,6 @@ def rank_probabilities(
 def importance_sampling_weights(
     probs: Float[ArrayLike, "N in [0, inf)"],
     exponent: Float[ArrayLike, "in [0, inf)"],
-    normalize_by: Literal["batch", "buffer"] = "batch",
-    min_probability: Float[ArrayLike, "in (0, inf)"] | None = None,
     *,
     sample_mask: Bool[ArrayLike, "N"] | None = None,
     axis_name: AxisName | None = None,
@@ -151,18 +149,14 @@ def importance_sampling_weights(
         w_i = (N P_i)^{-β} / (max_j (N P_j)^{-β}) = ((min_j P_j) / P_i)^β
 
     An exponent of 1 corrects the bias of prioritised sampling fully; the paper raises
-    it from 0.4 to 1. The largest weight is 1. With `"batch"`, as the authors confirmed,
-    a weight depends on the other samples. With `"buffer"`, as in OpenAI Baselines, one
-    entry of low priority shortens all updates.
+    it from 0.4 to 1. The largest weight of the batch is 1, as the authors confirmed.
+    OpenAI Baselines divides by the largest of the buffer, where one entry of low
+    priority shortens all updates: pass the whole buffer, and index the result.
 
     Args:
         probs: Probability :math:`P_i` of each entry of the batch or buffer,
             in [0, inf), shape `[N]`. They need not sum to 1.
         exponent: Exponent :math:`β`, in [0, inf), shape `[]`.
-        normalize_by: Whether the maximum is over the `"batch"` or the `"buffer"`.
-        min_probability: For `"buffer"`, the smallest of its probabilities that is not
-            0, in (0, inf), shape `[]`; or None if `probs` hold the whole
-            buffer.
         sample_mask: False for entries that do not exist, shape `[N]`; or None.
         axis_name: Mapped axis name, or names, of the batch; or None.
 
@@ -170,7 +164,7 @@ def importance_sampling_weights(
         Weights, shape `[N]`, 0 at entries that are masked or of probability 0.
 
     Raises:
-        ArgumentError: If a shape, dtype, option, scalar or NumPy value is wrong.
+        ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.
 
     Example:
         >>> print(rlaxlib.importance_sampling_weights(jnp.array([0.1, 0.4]), 0.5))
@@ -184,13 +178,10 @@ def importance_sampling_weights(
         improvements*, 2018, with the authors' answer.
         https://github.com/chainer/chainerrl/issues/278
     """
-    if normalize_by == "batch" and min_probability is not None:
-        checks.fail('`min_probability` must be None unless `normalize_by` is "buffer"')
-    p, beta, smallest = stop_gradient((probs, exponent, min_probability))
+    p, beta = stop_gradient((probs, exponent))
     sampled = p != 0  # Masked entries are 0.
-    if smallest is None:
-        least = jnp.min(jnp.where(sampled, p, jnp.inf))
-        smallest = -devices.maximum(-least, axis_name)
+    least = jnp.min(jnp.where(sampled, p, jnp.inf))
+    smallest = -devices.maximum(-least, axis_name)
     ratios = smallest / jnp.where(sampled, p, 1)
     return jnp.where(sampled, ratios**beta, 0)
 
@@ -331,7 +322,10 @@ def systematic_resample(
 def hindsight_indices(
     key: Key[ArrayLike, ""],
     discount_t: Float[ArrayLike, "T in [-1, 1]"],
-    kind: Literal["future", "episode", "final"] = "future",
+    kind: Literal[
+        "future", "episode", "final", "geometric", "truncated_geometric"
+    ] = "future",
+    discount: Float[ArrayLike, "in [0, 1]"] = 0.99,
     *,
     truncated_t: Bool[ArrayLike, "T"] | None = None,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
@@ -343,13 +337,17 @@ def hindsight_indices(
     ::
 
         g_t = achieved_{i_t},
-        i_t ~ { U{t, …, e_t}     future
-              { U{b_t, …, e_t}   episode
-              { e_t              final
+        i_t ~ { U{t, …, e_t}                        future
+              { U{b_t, …, e_t}                      episode
+              { e_t                                 final
+              { min(t + k, e_t),   P(k) ∝ γ^k       geometric
+              { t + k ≤ e_t,   P(k) ∝ γ^k           truncated_geometric
 
     Here :math:`b_t` and :math:`e_t` are the first and last step of the episode of step
-    :math:`t`, which ends by termination, by truncation or with the stream. The paper
-    samples 4 future goals a step: map over several keys.
+    :math:`t`, which ends by termination, by truncation or with the stream. HER samples
+    4 future goals a step: map over several keys. OGBench has geometric distances, which
+    beyond the episode become the final goal. Truncated ones follow the discounted
+    distribution of future states, which contrastive RL estimates.
 
     An index refers to the goals achieved after a step, which have the index of `r_t`.
     The final state may be a goal, and the outcome of a step its own goal.
@@ -357,7 +355,10 @@ def hindsight_indices(
     Args:
         key: Random key, shape `[]`.
         discount_t: Discounts in [-1, 1], 0 where the episode ends, shape `[T]`.
-        kind: Steps to sample from: `"future"`, `"episode"` or `"final"`.
+        kind: Steps to sample from: `"future"`, `"episode"`, `"final"`, `"geometric"` or
+            `"truncated_geometric"`.
+        discount: Factor :math:`γ` in [0, 1] of geometric distances, such as the
+            discount of the agent, shape `[]`.
         truncated_t: True where the stream is cut after a step, shape `[T]`; or None.
         sample_mask: False for time steps to ignore, shape `[T]`; or None. Such steps
             are not sampled, and their discounts end no episode.
@@ -377,14 +378,31 @@ def hindsight_indices(
     References:
         Marcin Andrychowicz and others, *Hindsight Experience Replay*, sections 3.3 and
         4.5, 2017. https://arxiv.org/abs/1707.01495
+
+        Benjamin Eysenbach and others, *Contrastive Learning as Goal-Conditioned
+        Reinforcement Learning*, 2022. https://arxiv.org/abs/2206.07568
+
+        Seohong Park and others, *OGBench: Benchmarking Offline Goal-Conditioned RL*,
+        2024. https://arxiv.org/abs/2410.20092
     """
-    first, last, end = streams.segments(discount_t, truncated_t, sample_mask)
-    if kind == "episode":
-        first = streams.first_of(first, end)
+    number, last, end = streams.segments(discount_t, truncated_t, sample_mask)
+    left = last - number
     if kind == "final":
         number = last
-    else:
+    elif kind in ("future", "episode"):
+        first = streams.first_of(number, end) if kind == "episode" else number
         number = jax.random.randint(key, last.shape, first, last + 1, last.dtype)
+    else:
+        u = jax.random.uniform(key, left.shape, discount_t.dtype)
+        # The logarithm of 1 is 0, and distances divided by it would be NaN.
+        largest = 1 - float(jnp.finfo(discount.dtype).epsneg)
+        log_gamma = jnp.log(jnp.minimum(discount, largest))
+        if kind == "truncated_geometric":
+            u = u * -jnp.expm1((left + 1).astype(u.dtype) * log_gamma)
+        # The inverse of the distribution function, 1 - γ^(k+1).
+        distance = jnp.floor(jnp.log1p(-u) / log_gamma)
+        distance = jnp.minimum(distance, left.astype(u.dtype)).astype(number.dtype)
+        number = number + distance
     return streams.step_of(number, sample_mask)
 
 

@@ -1,6 +1,6 @@
 """Streaming RL: one update a time step, without a replay buffer.
 
-Eligibility traces (accumulating, replacing and dutch), true online TD(λ), emphatic
+Eligibility traces (accumulating and replacing), true online TD(λ), emphatic
 TD(λ), gradient TD (TDC and GTD2) and the step size of stream-x (ObGD).
 
 A function takes one transition: arrays named `*_tm1` belong to the state and its
@@ -10,7 +10,7 @@ the traces before the next update.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +24,11 @@ __all__ = [
     "EmphaticTraceState",
     "GradientTdOutputs",
     "TrueOnlineTdState",
-    "accumulating_trace",
-    "dutch_trace",
+    "eligibility_trace",
     "emphatic_trace",
     "emphatic_trace_init",
     "gtd2_loss",
     "obgd_step_size",
-    "replacing_trace",
     "tdc_loss",
     "true_online_td_init",
     "true_online_td_lambda",
@@ -96,142 +94,62 @@ class GradientTdOutputs(NamedTuple):
 
 
 @checked
-def accumulating_trace(
+def eligibility_trace(
     trace: Tree[ArrayTree, "float"],
     gradient: Tree[ArrayTree, "float like trace"],
     decay: Float[ArrayLike, "in [0, inf)"],
+    kind: Literal["accumulating", "replacing"] = "accumulating",
 ) -> Tree[ArrayTree, "float like trace"]:
-    """Update an accumulating eligibility trace.
+    """Update an accumulating or replacing eligibility trace.
 
     Takes one trace and one gradient, returns the next trace.
 
     ::
 
-        z_t = γ_t λ z_{t-1} + ∇v(s_t)
+        z_t = γ_t λ z_{t-1} + ∇v(s_t),   accumulating
+        z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
+              { γ_t λ z_{t-1}   otherwise,   for each element, replacing
 
     The update :math:`w ← w + α δ z` is TD(λ). The discount belongs to the transition
-    *to* :math:`s_t`: it is 0 if an episode starts there.
+    *to* :math:`s_t`: it is 0 if an episode starts there. Replacing traces are for
+    tabular values and binary features: a state that is visited often does not raise
+    them above 1. With :math:`γ = λ = 1` and updates at the end of each episode, their
+    values are first-visit Monte Carlo estimates, those of accumulating traces
+    every-visit estimates. The dutch trace is that of `true_online_td_lambda`.
 
     Args:
         trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
         gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
         decay: Decay :math:`γ_t λ`, in [0, inf), shape `[]`.
+        kind: `"accumulating"` or `"replacing"`.
 
     Returns:
         Trace :math:`z_t`, like `trace`.
 
     Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or `decay` negative.
+        ArgumentError: If a structure, shape, dtype or `kind` is wrong, or `decay`
+            negative.
 
     Example:
         >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
-        >>> print(rlaxlib.accumulating_trace(trace, gradient, decay=0.5))
+        >>> print(rlaxlib.eligibility_trace(trace, gradient, decay=0.5))
         [0.5 2. ]
+        >>> print(rlaxlib.eligibility_trace(trace, gradient, 0.5, "replacing"))
+        [0.5 1. ]
 
     References:
         Richard S. Sutton and Andrew G. Barto, *Reinforcement Learning: An
         Introduction*, second edition, section 12.2, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
-    """
 
-    def update(z: Array, g: Array) -> Array:
-        return decay * z + g
-
-    return jax.tree.map(update, trace, gradient)
-
-
-@checked
-def replacing_trace(
-    trace: Tree[ArrayTree, "float"],
-    gradient: Tree[ArrayTree, "float like trace"],
-    decay: Float[ArrayLike, "in [0, inf)"],
-) -> Tree[ArrayTree, "float like trace"]:
-    """Update a replacing eligibility trace.
-
-    Takes one trace and one gradient, returns the next trace.
-
-    ::
-
-        z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
-              { γ_t λ z_{t-1}   otherwise,   for each element
-
-    For tabular values and binary features. With :math:`γ = λ = 1` and updates at the
-    end of each episode, the values are first-visit Monte Carlo estimates; with
-    `accumulating_trace` they are every-visit estimates.
-
-    Args:
-        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
-        gradient: Gradient of the value of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
-            shape `[]`.
-
-    Returns:
-        Trace :math:`z_t`, like `trace`.
-
-    Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or `decay` negative.
-
-    Example:
-        >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
-        >>> print(rlaxlib.replacing_trace(trace, gradient, decay=0.5))
-        [0.5 1. ]
-
-    References:
         Satinder P. Singh and Richard S. Sutton, *Reinforcement Learning with Replacing
         Eligibility Traces*, 1996. https://doi.org/10.1007/BF00114726
     """
 
     def update(z: Array, g: Array) -> Array:
-        return jnp.where(g != 0, g, decay * z)
-
-    return jax.tree.map(update, trace, gradient)
-
-
-@checked
-def dutch_trace(
-    trace: Tree[ArrayTree, "float"],
-    gradient: Tree[ArrayTree, "float like trace"],
-    decay: Float[ArrayLike, "in [0, inf)"],
-    step_size: Float[ArrayLike, "in [0, inf)"],
-) -> Tree[ArrayTree, "float like trace"]:
-    """Update a dutch eligibility trace.
-
-    Takes one trace and one gradient, returns the next trace.
-
-    ::
-
-        z_t = γ_t λ z_{t-1} + (1 - α γ_t λ z_{t-1}ᵀ x_t) x_t,   x_t = ∇v(s_t)
-
-    For linear values. `true_online_td_lambda` updates the weights as well.
-
-    Args:
-        trace: Trace :math:`z_{t-1}`, zeros at first, shape `[...]`; or a pytree.
-        gradient: Features :math:`x_t` of the state, shape `[...]`; or a pytree.
-        decay: Decay :math:`γ_t λ` of the transition to the state, in [0, inf),
-            shape `[]`.
-        step_size: Step size :math:`α` of the weights, in [0, inf), shape `[]`.
-
-    Returns:
-        Trace :math:`z_t`, like `trace`.
-
-    Raises:
-        ArgumentError: If a structure, shape or dtype is wrong, or a scalar negative.
-
-    Example:
-        >>> trace, gradient = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
-        >>> print(rlaxlib.dutch_trace(trace, gradient, decay=0.5, step_size=0.25))
-        [0.5  1.75]
-
-    References:
-        Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
-        https://arxiv.org/abs/1512.04087
-    """
-    products = jax.tree.map(_dot, trace, gradient)
-    overlap = cast(Array, sum(jax.tree.leaves(products)))
-    scale = 1 - step_size * decay * overlap
-
-    def update(z: Array, x: Array) -> Array:
-        return decay * z + scale * x
+        if kind == "replacing":
+            return jnp.where(g != 0, g, decay * z)
+        return decay * z + g
 
     return jax.tree.map(update, trace, gradient)
 
@@ -600,8 +518,3 @@ def _correction(delta: Array, h_tm1: Array, rho_tm1: Array) -> Array:
 def _unless(cut: Array | None, discount: Array) -> Array:
     """Return a discount, or 0 if the stream is cut."""
     return discount if cut is None else jnp.where(cut, 0, discount)
-
-
-def _dot(x: Array, y: Array) -> Array:
-    """Return the sum of the products of all entries."""
-    return safe.dot(x.ravel(), y.ravel())

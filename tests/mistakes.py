@@ -248,12 +248,8 @@ SHAPES = {
         batch("rlaxlib.linear_thompson_sample", (0, None)),
     ),
     "a batch beside one state with counts": (
-        lambda: r.ez_greedy(KEY, r.EzGreedyState(), x(B, A), 0.1),
+        lambda: r.ez_greedy(KEY, r.ez_greedy_init(), x(B, A), 0.1),
         "ez_greedy: `preferences` is float32[3, 2], must be float[A].",
-    ),
-    "a batch beside one state of all devices": (
-        lambda: r.rnd_reward(r.RndState(), x(B, T, A), x(B, T, A)),
-        "rnd_reward: `predictions` is float32[3, 5, 2], must be float[T, K].",
     ),
     "values of critics": (
         lambda: r.ensemble_value(x(2, 4)),

@@ -169,7 +169,6 @@ def cases() -> list[Case]:
             floor=1,
         ),
         Case("dpo_loss(x, 0, 0, 0, 1)", 4, dpo, lambda x: softplus(-x), -1e14),
-        Case("count_bonus(x)", 4, r.count_bonus, lambda x: 0.05 / np.sqrt(x + 0.01), 0),
     ]
 
 

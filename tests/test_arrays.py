@@ -42,20 +42,6 @@ def test_mask_of_leading_axes_applies_to_whole_rows():
     np.testing.assert_array_equal(np.asarray(standardize(X, mask=mask))[1], 0.0)
 
 
-def test_means_of_parts_with_a_common_denominator_sum_to_the_mean_of_the_whole():
-    mask = np.array([[True, True, True], [True, False, False]])
-    parts = [masked_mean(X[i], mask=mask[i], denominator=4.0) for i in range(2)]
-    close(np.sum(parts), np.mean(X[mask]))
-
-
-def test_a_traced_denominator_of_zero_gives_zero():
-    nothing = np.zeros(X.shape, bool)
-    call = jax.value_and_grad(lambda x, n: masked_mean(x, mask=nothing, denominator=n))
-    value, gradient = jax.jit(call)(X, 0.0)
-    assert value == 0
-    np.testing.assert_array_equal(gradient, 0)
-
-
 @pytest.mark.parametrize("function", [rlaxlib.masked_mean, rlaxlib.standardize])
 def test_masked_nan_reaches_neither_value_nor_gradient(function):
     mask = np.array([[True, False, True], [True, True, True]])

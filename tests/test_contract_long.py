@@ -60,9 +60,8 @@ def evaluate(row, dtype):
         return contract.leaves(gradient(moved))
 
 
-EXCEPTIONS = dict.fromkeys(
-    ("geometric_hindsight_indices", "hindsight_indices"), "samples depend on the dtype"
-) | {
+EXCEPTIONS = {
+    "hindsight_indices": "samples depend on the dtype",
     "cem_update": "the plan is not repeated",
     "mppi_update": "the plan is not repeated",
     "general_off_policy_returns_from_q_and_v": "`q_t` is shorter",

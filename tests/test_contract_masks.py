@@ -16,8 +16,6 @@ INDICES = "results are indices of the stream with all its steps"
 UNMASKED = "another update has no mask"
 EXCEPT = {
     "aggregate_losses:constant": "it divides by the number of all steps",
-    "dormant_fraction:channels": "a mask has the axes of images",
-    "geometric_hindsight_indices": INDICES,
     "hindsight_indices": INDICES,
     "n_step_transitions": INDICES,
     "percentile_scale": UNMASKED,

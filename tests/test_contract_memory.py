@@ -20,8 +20,6 @@ LENGTH, ARRAYS = 256, 16
 
 # Functions that hold arrays of all pairs along an axis, each with the reason.
 PAIRS = {
-    ("effective_rank", "B"): "a singular value decomposition",
-    ("effective_rank", "D"): "a singular value decomposition",
     ("energy_distance_loss", "N"): "the distances of samples",
     ("impute_expectile_samples", "N"): "samples and expectiles",
     ("imputed_expectile_q_learning", "N"): "samples and expectiles",

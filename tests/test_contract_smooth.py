@@ -23,7 +23,7 @@ FROM_BOUND = (2.0, 1.0, 0.0, 1.0, 2.0)  # Of each side the same.
 EXCEPT = {
     "apex_epsilons": "a power of 0",
     "cosine_consistency_loss": "the direction of a zero vector",
-    "cpw_fractions": "fractions of 0 and 1 stay as they are",
+    "distorted_fractions": "fractions of 0 and 1 stay as they are",
     "edac_diversity_loss": "the direction of a zero vector",
     "epsilon_greedy.entropy": "ties share the probability",
     "gradient_penalty": "the norm of a zero vector",
@@ -34,10 +34,8 @@ EXCEPT = {
     "maximum_mean_discrepancy": "the distance of equal samples",
     "n_step_transitions": "the index of the step to bootstrap from",
     "persistent_advantage_learning": "the action gap after an end is 0",
-    "power_fractions": "fractions of 0 and 1 stay as they are",
     "qmix": "weights by their magnitudes",
     "quantile_q_learning": "ties are ranked by their order",
-    "wang_fractions": "fractions of 0 and 1 stay as they are",
 }
 
 

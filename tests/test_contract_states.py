@@ -148,12 +148,8 @@ BEGINNINGS = {
         rlaxlib.GradientBanditState(SINGLE),
         lambda s, x: rlaxlib.gradient_bandit_update(s, 0, x[0], x[0]),
     ),
-    "rnd_reward": (
-        rlaxlib.RndState(),
-        lambda s, x: rlaxlib.rnd_reward(s, x[None], 0 * x[None])[1],
-    ),
     "ez_greedy": (
-        rlaxlib.EzGreedyState(),
+        rlaxlib.ez_greedy_init(),
         lambda s, x: rlaxlib.ez_greedy(jax.random.key(0), s, x, x[0])[1],
     ),
     "episodic_memory_intrinsic_rewards": (

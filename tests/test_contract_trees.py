@@ -23,12 +23,10 @@ def loss_and_kl(params):
 
 # Functions of two pytrees whose leaves must be floats of the same shapes.
 ALIKE = {
-    "accumulating_trace": lambda x, y: rlaxlib.accumulating_trace(x, y, 0.5),
     "backtracking_line_search": lambda x, y: SEARCH(loss_and_kl, x, y),
-    "dutch_trace": lambda x, y: rlaxlib.dutch_trace(x, y, 0.5, 0.1),
+    "eligibility_trace": lambda x, y: rlaxlib.eligibility_trace(x, y, 0.5),
     "fisher_vector_product": lambda x, y: FISHER(quadratic, x, y),
     "l2_init_loss": rlaxlib.l2_init_loss,
-    "replacing_trace": lambda x, y: rlaxlib.replacing_trace(x, y, 0.5),
     "shrink_and_perturb": rlaxlib.shrink_and_perturb,
     "trust_region_step_size": rlaxlib.trust_region_step_size,
 }

@@ -203,13 +203,6 @@ def test_extreme_scores_do_not_move_the_interquartile_mean():
     close(expected, scipy.stats.trim_mean(scores, 0.25, axis=None))
 
 
-def test_scores_above_the_target_do_not_make_up_for_those_below():
-    scores = RANDOM.normal(size=(5, 8)).astype(np.float32)
-    gap = rlaxlib.optimality_gap(scores, 0.5)
-    close(gap, rlaxlib.optimality_gap(np.where(scores > 0.5, 100, scores), 0.5))
-    close(gap, 0.5 - np.mean(np.minimum(scores, 0.5)))
-
-
 def test_probabilities_of_improvement_of_two_algorithms_sum_to_one():
     x = RANDOM.integers(4, size=(5, 3)).astype(np.float32)  # With ties.
     y = RANDOM.integers(4, size=(7, 3)).astype(np.float32)

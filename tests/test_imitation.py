@@ -63,13 +63,6 @@ def test_discriminator_is_optimal_at_the_log_ratio_of_densities():
     assert np.max(np.abs(gradient(best + np.float32(0.5)))) > 0.01
 
 
-def test_label_smoothing_is_one_sided():
-    gradient = jax.jit(jax.grad(rlaxlib.discriminator_loss, argnums=(0, 1)))
-    by_expert, by_policy = gradient(np.log(9.0), -50.0, 0.1)
-    np.testing.assert_allclose(by_expert, 0, atol=1e-6)  # D = 0.9 is optimal.
-    np.testing.assert_allclose(by_policy, 0, atol=1e-6)  # D = 0 is.
-
-
 def test_discriminator_loss_of_extreme_logits_is_finite():
     logits = np.float32([-1e4, -100, 100, 1e4])
     loss = jax.value_and_grad(rlaxlib.discriminator_loss, argnums=(0, 1))
@@ -87,18 +80,16 @@ def test_gradient_penalty_of_a_discriminator():
 
     @jax.jit
     @jax.value_and_grad
-    def penalty(weights, norm):
+    def penalty(weights):
         gradient = jax.grad(lambda x: jnp.dot(weights, x))(jnp.array([0.3, 0.7]))
-        return rlaxlib.gradient_penalty(gradient, norm)
+        return rlaxlib.gradient_penalty(gradient)
 
-    value, gradient = penalty(weights, 1.0)
+    value, gradient = penalty(weights)
     assert value == 16
     close(gradient, 2 * (5 - 1) * weights / 5)
-    assert penalty(weights, 5.0)[0] == 0
-    for norm in (0.0, 1.0):
-        value, gradient = penalty(0 * weights, norm)
-        assert value == norm
-        np.testing.assert_array_equal(gradient, 0)
+    value, gradient = penalty(0 * weights)
+    assert value == 1
+    np.testing.assert_array_equal(gradient, 0)
 
 
 def test_rewards_of_extreme_logits():
@@ -107,10 +98,9 @@ def test_rewards_of_extreme_logits():
     assert reward(-50.0) > 0  # log(1 + exp(-50)) does not round to 0.
     np.testing.assert_array_equal(reward(logit, "airl"), logit)
     np.testing.assert_array_equal(np.asarray(reward(logit, "fairl"))[:3], 0)
-    bounded = np.asarray(reward(logit, "fairl", max_logit=10.0))
     bounds = [10 * np.exp(-10.0), 0.0, -10 * np.exp(10.0)]
-    np.testing.assert_allclose(bounded[1:4], bounds, rtol=1e-5)
-    np.testing.assert_array_equal(bounded[::4], bounded[1:4:2])
+    found = reward(np.float32([-10, 0, 10]), "fairl")
+    np.testing.assert_allclose(found, bounds, rtol=1e-5)
 
 
 def test_airl_reward_is_the_difference_of_the_two_gail_rewards():

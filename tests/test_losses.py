@@ -182,54 +182,6 @@ def test_clip_gradient_has_second_derivatives_but_no_forward_mode():
         jax.jvp(loss, (3.0,), (1.0,))
 
 
-def test_scale_gradient_takes_pytrees_and_keeps_values():
-    tree = {"a": np.float32([0.1, inf, -inf]), "b": (np.float32(1e-30),)}
-    scaled = jax.jit(rlaxlib.scale_gradient)(tree, 0.0)
-    jax.tree.map(np.testing.assert_array_equal, scaled, tree)
-
-
-def test_scale_gradient_scales_in_both_modes_and_composes():
-    def square(x):
-        return rlaxlib.scale_gradient(x, 0.1) ** 2
-
-    def twice(x):
-        return rlaxlib.scale_gradient(rlaxlib.scale_gradient(x, 3.0), -0.5)
-
-    def derivatives(x):
-        forward = jax.jvp(square, (x,), (jnp.ones_like(x),))[1]
-        second = jax.grad(jax.grad(square))(x)
-        return jax.grad(square)(x), forward, second, jax.grad(twice)(x)
-
-    close(jax.jit(derivatives)(3.0), [0.6, 0.6, 0.02, -1.5])
-
-
-def test_scale_of_zero_stops_the_gradient_and_of_one_keeps_it():
-    x = np.linspace(-2.0, 2.0, 5)
-    for scale, same in ((0.0, jax.lax.stop_gradient), (1.0, lambda x: x)):
-        found = derivatives(
-            lambda x, c=scale: jnp.sin(x) * rlaxlib.scale_gradient(x, c), x
-        )
-        expected = derivatives(lambda x, same=same: jnp.sin(x) * same(x), x)
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_scale_of_a_gradient_may_be_traced_and_has_no_gradient():
-    def loss(x, scale):
-        return rlaxlib.scale_gradient(x, scale) ** 2
-
-    by_both = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))
-    by_x, by_scale = by_both(np.full(3, 3, np.float32), np.float32([0, 0.5, -1]))
-    np.testing.assert_array_equal(by_x, [0.0, 3.0, -6.0])
-    np.testing.assert_array_equal(by_scale, 0.0)
-
-
-def test_scale_of_a_half_precision_gradient_does_not_round():
-    x = jnp.array(3.0, jnp.bfloat16)
-    found = jax.jit(jax.grad(lambda x: 160 * rlaxlib.scale_gradient(x, 1.01)))(x)
-    assert found.dtype == jnp.bfloat16
-    assert found == 162  # In half precision 1.01 is 1.0078, which gives 161.
-
-
 def test_clip_gradient_keeps_a_gradient_of_zero():
     zero = jax.grad(lambda x: 0 * rlaxlib.clip_gradient(x, -1.0, 1.0))
     assert jax.jit(zero)(2.0) == 0
@@ -259,14 +211,6 @@ def test_predictions_and_targets_do_not_broadcast(loss):
         (
             lambda: rlaxlib.clip_gradient(1.0, 1.0, -1.0),
             r"`gradient_max` is -1\.0, must be in \[1, inf\]",
-        ),
-        (
-            lambda: rlaxlib.scale_gradient(1.0, inf),
-            r"^scale_gradient: `scale` is inf, must be in \(-inf, inf\)",
-        ),
-        (
-            lambda: rlaxlib.scale_gradient({"a": np.arange(3, dtype=np.int32)}, 0.5),
-            r"^scale_gradient: `x\['a'\]` is int32\[3\], must be float\[\.\.\.\]",
         ),
         (
             lambda: rlaxlib.clip_gradient(

@@ -39,13 +39,12 @@ VALUES = {
 COUNTS = {
     "categorical_mpo_loss": "the relative divergence is of all actions",
     "categorical_regression_loss": "the last axis holds the bins of a fixed support",
-    "diayn_reward": "the prior is uniform over all skills",
     "rpg_loss": "the regrets are of all actions",
     "unimix_logits": "the uniform distribution is over all classes",
 }
 NEVER_EMPTY = ("categorical_mpo_loss",)  # A divergence that is infinite, of a network.
 RATIOS = ("effective_sample_size",)  # Only those count, of numbers of any size.
-UNIFORM = ("categorical_regression_loss", "diayn_reward", "rpg_loss", "unimix_logits")
+UNIFORM = ("categorical_regression_loss", "rpg_loss", "unimix_logits")
 LOWEST = float(np.finfo(np.float32).min)
 TEMPERATURES = (0.1, 0.5, 0.9, 1.0, 2.0, 10.0)
 SCALE = 1e3  # Of a loss: a gradient of 0 times a large number is 0.
@@ -252,10 +251,11 @@ def test_the_lowest_float_of_any_dtype_masks(row, dtype):
 
 def test_a_masked_action_stays_illegal_beside_nan():
     mask = np.array([True, True, False])
-    q = rlaxlib.completed_q_values(
-        np.float32([0, np.nan, 0]), np.ones(3), np.arange(3), 0.0, action_mask=mask
+    q, visits = np.float32([1, 1, 7]), np.arange(3)
+    v_mix = rlaxlib.mixed_value(
+        np.float32([0, np.nan, 0]), q, visits, 0.0, action_mask=mask
     )
-    assert np.isnan(np.asarray(q)[[0, 2]]).all()  # Not the value of the masked action.
+    assert np.isnan(v_mix)  # Not the value of the masked action.
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, np.float32])

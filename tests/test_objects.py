@@ -44,9 +44,9 @@ OBJECTS = {
         "SquashedGaussian(sigma_min=-4.0, sigma_max=1.0)",
         lambda pi, x: pi.log_prob(x / 2, x, x, minimum=-2.0),
     ),
-    "SYMLOG_PAIR": (
-        lambda: rlaxlib.SYMLOG_PAIR,
-        "ElementwisePair(apply=symlog, apply_inv=symexp)",
+    "SIGNED_LOGP1_PAIR": (
+        lambda: rlaxlib.SIGNED_LOGP1_PAIR,
+        "ElementwisePair(apply=signed_logp1, apply_inv=signed_expm1)",
         lambda pair, x: [pair.apply(x), pair.apply_inv(x)],
     ),
     "twohot_pair": (
@@ -62,14 +62,19 @@ OBJECTS = {
         ),
     ),
     "unbiased_transform_pair": (
-        lambda: rlaxlib.unbiased_transform_pair(-1.0, 1.0, 3, rlaxlib.SYMLOG_PAIR),
+        lambda: rlaxlib.unbiased_transform_pair(
+            -1.0, 1.0, 3, rlaxlib.SIGNED_LOGP1_PAIR
+        ),
         "UnbiasedTransformPair(twohot=TwohotPair(min_value=-1.0, max_value=1.0, "
-        "num_bins=3), tx=ElementwisePair(apply=symlog, apply_inv=symexp))",
+        "num_bins=3), tx=ElementwisePair(apply=signed_logp1, apply_inv=signed_expm1))",
         lambda pair, x: pair.apply_inv(pair.apply(x)),
     ),
     "compose_tx": (
-        lambda: rlaxlib.compose_tx(rlaxlib.SYMLOG_PAIR, rlaxlib.twohot_pair(-2, 2, 3)),
-        "ComposedPair(tx_list=(ElementwisePair(apply=symlog, apply_inv=symexp), "
+        lambda: rlaxlib.compose_tx(
+            rlaxlib.SIGNED_LOGP1_PAIR, rlaxlib.twohot_pair(-2, 2, 3)
+        ),
+        "ComposedPair(tx_list=(ElementwisePair(apply=signed_logp1, "
+        "apply_inv=signed_expm1), "
         "TwohotPair(min_value=-2.0, max_value=2.0, num_bins=3)))",
         lambda pair, x: rlaxlib.outside_support(pair.apply_inv(pair.apply(x)), pair),
     ),
@@ -228,7 +233,7 @@ def test_an_object_unpacks_into_its_functions(name):
     assert functions == [getattr(made, each) for each in type(made)._functions]
 
 
-PAIR = rlaxlib.muzero_pair(-0.5, 0.5, 5, rlaxlib.SYMLOG_PAIR)
+PAIR = rlaxlib.muzero_pair(-0.5, 0.5, 5, rlaxlib.SIGNED_LOGP1_PAIR)
 INTEGERS = {
     "softmax": lambda n: rlaxlib.softmax(n).kl(X, 2 * X),
     "epsilon_greedy": lambda n: rlaxlib.epsilon_greedy(n).probs(X),

@@ -37,40 +37,34 @@ def minimizer(loss, low=-10.0, high=10.0):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_weights_of_extreme_advantages_are_zero_and_the_maximum(dtype):
     adv = np.array([-inf, -6e4, 0.0, 6e4, inf], dtype)
-    log_prob, expected = np.full_like(adv, -1), [0, 0, 1, 20, 20]
-    for found in jax.jit(
-        lambda *x: (
-            rlaxlib.advantage_weights(x[1], 0.01, 20.0),
-            rlaxlib.advantage_weighted_loss(*x, 0.01, 20.0),
-        )
-    )(log_prob, adv):
-        np.testing.assert_array_equal(np.float32(found), expected)
+    found = rlaxlib.advantage_weights(adv, 0.01, 20.0)
+    np.testing.assert_array_equal(np.float32(found), [0, 0, 1, 20, 20])
 
 
 @jax.jit
 def gradients_of_weights(adv, q_samples):
-    """Return weights, the gradient of the loss, and gradients that are stopped."""
-    weights = jax.value_and_grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
-    value, stopped = weights(adv, 0.5, 20.0)
-    loss = jax.grad(rlaxlib.advantage_weighted_loss, argnums=(0, 1, 2, 3))
-    by_log_prob, *others = loss(-1.0, adv, 0.5, 20.0)
+    """Return gradients that are stopped."""
+    weights = jax.grad(rlaxlib.advantage_weights, argnums=(0, 1, 2))
     crr = jax.grad(rlaxlib.crr_weights, argnums=(0, 1))
     kinds = [crr(adv, q_samples, kind) for kind in ("exp", "binary")]
-    return value, by_log_prob, (stopped, others, kinds)
+    return weights(adv, 0.5, 20.0), kinds
 
 
 @pytest.mark.parametrize("adv", [-200.0, 0.5, 200.0])
 def test_gradient_of_the_weights_is_stopped(adv):
-    weights, by_log_prob, others = gradients_of_weights(adv, np.float32([0, 1]))
-    assert by_log_prob == -weights
-    for each in jax.tree.leaves(others):
+    for each in jax.tree.leaves(gradients_of_weights(adv, np.float32([0, 1]))):
         np.testing.assert_array_equal(each, 0)
 
 
 def test_impossible_actions_of_weight_zero_have_no_loss():
-    loss = jax.jit(jax.value_and_grad(rlaxlib.advantage_weighted_loss))
-    assert loss(-inf, -1e4, 1.0, 20.0) == (0, 0)
-    assert loss(-inf, 0.0, 1.0, 20.0)[0] > 1e10
+    @jax.jit
+    @jax.value_and_grad
+    def loss(log_prob, adv):
+        weights = rlaxlib.advantage_weights(adv, 1.0, 20.0)
+        return rlaxlib.reinforce_loss(log_prob, weights)
+
+    assert loss(-inf, -1e4) == (0, 0)
+    assert loss(-inf, 0.0)[0] > 1e10
 
 
 def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
@@ -79,7 +73,8 @@ def test_weighted_likelihood_is_maximal_for_the_kl_regularised_policy():
 
     def loss(logits):
         log_pi = jax.nn.log_softmax(logits)
-        losses = rlaxlib.advantage_weighted_loss(log_pi, Q, temperature, inf)
+        weights = rlaxlib.advantage_weights(Q, temperature, inf)
+        losses = rlaxlib.reinforce_loss(log_pi, weights)
         return jnp.sum(jnp.exp(log_mu) * losses)
 
     gradient = jax.jit(jax.grad(loss))
@@ -107,20 +102,6 @@ def test_options_of_crr_weights_must_be_known(name):
 # --- In-sample values. ---
 
 
-def test_iql_loss_is_the_expectile_loss_without_the_gradient_of_its_target():
-    v = np.float32(RNG.normal(size=6))
-
-    def loss(v, q):
-        losses = rlaxlib.iql_value_loss(v, q, 0.8)
-        return jnp.sum(losses), losses
-
-    (by_v, by_q), losses = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(v, Q)
-    weights = np.where(v < Q, 0.8, 0.2)
-    close(losses, weights * (Q - v) ** 2)
-    np.testing.assert_array_equal(by_q, 0)
-    close(by_v, -2 * weights * (Q - v))
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def minimal_value(loss, setting):
     return minimizer(lambda v: jnp.sum(loss(jnp.full_like(Q, v), Q, setting)))
@@ -129,7 +110,7 @@ def minimal_value(loss, setting):
 def test_in_sample_values_tend_from_the_mean_to_the_maximum():
     mean, best = np.mean(Q), np.max(Q)
     for loss, low, middle, high in (
-        (rlaxlib.iql_value_loss, 0.5, 0.8, 0.9999),
+        (rlaxlib.expectile_loss, 0.5, 0.8, 0.9999),
         (rlaxlib.xql_value_loss, 1e4, 1.0, 0.01),
         (rlaxlib.sql_value_loss, 1e4, 0.1, 1e-4),
     ):
@@ -295,14 +276,6 @@ def test_discrete_cql_loss_ignores_illegal_actions():
     np.testing.assert_array_equal(gradient, 0)
 
 
-@pytest.mark.parametrize(("gap", "direction"), [(7.0, 1), (5.0, 0), (3.0, -1)])
-def test_cql_temperature_rises_while_the_gap_is_above_its_target(gap, direction):
-    gradient = jax.jit(jax.grad(rlaxlib.cql_temperature_loss, argnums=(0, 1, 2)))
-    by_temperature, *others = gradient(0.7, gap, 5.0)
-    assert np.sign(-float(by_temperature)) == direction
-    assert others == [0, 0]
-
-
 # --- Policies close to the data. ---
 
 
@@ -337,23 +310,6 @@ def test_td3_bc_weight_over_a_mesh_is_that_of_the_whole_batch():
     )
     sharded = jax.device_put(q, NamedSharding(mesh, spec))
     close(jax.jit(weight)(sharded), 2.5 / np.mean(np.abs(q)))
-
-
-def test_rebrac_penalises_the_distance_to_the_next_action_of_the_data():
-    @jax.jit
-    def target(discount, penalty_weight):
-        return rlaxlib.rebrac_critic_target(
-            1.0,
-            discount,
-            np.float32([4, 6]),
-            np.float32([1, 3]),
-            np.float32([0, 1]),
-            penalty_weight,
-        )
-
-    assert target(0.5, 0.0) == 1 + 0.5 * 4
-    assert target(0.5, 0.2) == 1 + 0.5 * (4 - 0.2 * 5)
-    assert target(0.0, 0.2) == 1
 
 
 # --- Support of the data. ---
@@ -474,28 +430,7 @@ def test_kernel_of_the_discrepancy_must_be_known():
         rlaxlib.maximum_mean_discrepancy(Q[:, None], Q[:, None], "cosine")
 
 
-# --- Decision transformer. ---
-
-
-def test_returns_to_go_do_not_count_padding_or_the_next_episode():
-    r_t = np.float32([1, 2, 4, np.nan, 8, 16])
-    discount_t = np.float32([1, 1, 0, 1, 1, 1])
-    mask = np.array([True, True, True, False, True, True])
-    returns_to_go = jax.jit(rlaxlib.returns_to_go)
-    found = returns_to_go(r_t, discount_t, sample_mask=mask)
-    np.testing.assert_array_equal(found, [7, 6, 4, 0, 24, 16])
-    cut = np.array([False, True, False, False, False, False])
-    found = returns_to_go(r_t, discount_t, truncated_t=cut, sample_mask=mask)
-    np.testing.assert_array_equal(found, [3, 2, 4, 0, 24, 16])
-
-
-def test_returns_to_go_are_discounted_returns_without_bootstrapping():
-    @jax.jit
-    def both(r_t, discount_t):
-        returns = rlaxlib.discounted_returns(r_t, discount_t, 0.0)
-        return rlaxlib.returns_to_go(r_t, discount_t), returns
-
-    close(*both(Q, np.linspace(0.5, 1, 6, dtype=np.float32)))
+# --- Narrow indices. ---
 
 
 @pytest.mark.parametrize(

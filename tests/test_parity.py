@@ -26,7 +26,6 @@ HIDDEN = (
     "MpoOutputs",
     "PopArtOutput",
     "VTraceOutput",
-    "get_top_k_weights",
     "hyperbolic_arcsin",
     "hyperbolic_sin",
     "importance_corrected_td_errors",

@@ -113,8 +113,6 @@ def test_the_next_plan_begins_with_the_rest_of_the_last_one():
     shifted = rlaxlib.shift_plan(plan, 0.5)
     np.testing.assert_array_equal(shifted.mean, [*ACTIONS[0][1:], [0, 0]])
     np.testing.assert_array_equal(shifted.stddev, np.full((3, 2), 0.5))
-    last = rlaxlib.shift_plan(plan, 0.5, a=np.float32([7, 8])).mean[-1]
-    np.testing.assert_array_equal(last, [7, 8])
 
 
 def test_plans_have_no_gradient():

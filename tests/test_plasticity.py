@@ -13,12 +13,20 @@ PARAMS = {"w": W, "b": np.ones(2, np.float32)}
 FRESH = {"w": FRESH_W, "b": np.zeros(2, np.float32)}
 
 
-def test_the_mask_has_the_fraction_of_dormant_neurons():
-    x = RANDOM.normal(size=(20, 50)) * RANDOM.choice([1e-3, 1e-2, 1.0], 50)
-    x = x.astype(np.float32)
-    mask = rlaxlib.redo_mask(x, 0.05)
-    assert 0 < np.mean(mask) < 1
-    np.testing.assert_allclose(np.mean(mask), rlaxlib.dormant_fraction(x, 0.05))
+def test_dormant_neurons_are_scored_relative_to_the_layer():
+    x, mask = np.float32([[1, -1, 0.01, 0], [-1, 1, -0.01, 0]]), rlaxlib.redo_mask
+    for scale in np.float32([1e-20, 1, 1e20]):
+        np.testing.assert_array_equal(mask(scale * x), [False, False, True, True])
+    np.testing.assert_array_equal(mask(x, 0.0), [False, False, False, True])
+    assert np.all(mask(x, 2.0))
+
+
+def test_neurons_of_a_convolution_are_its_channels():
+    images = np.zeros((2, 5, 5, 3), np.float32)
+    images[..., 0], images[0, 2, 2, 1] = 1, 9
+    mask = rlaxlib.redo_mask
+    np.testing.assert_array_equal(mask(images), [False, False, True])
+    np.testing.assert_array_equal(mask(images, 0.6), [False, True, True])
 
 
 def test_recycled_neurons_do_not_change_the_output():

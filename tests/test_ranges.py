@@ -138,8 +138,8 @@ OTHERWISE = {
 
 # Names that are words or letters of a paper, and not of one quantity.
 WORDS = """
-action actions alpha damping decay eta margin max_return means minimum num_steps
-predictions priorities sample scale shrink target targets threshold weight weights x
+action actions alpha damping decay margin max_return means minimum predictions
+priorities sample scale shrink target targets threshold weight weights x
 """
 
 

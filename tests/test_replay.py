@@ -17,7 +17,7 @@ prioritized_probabilities = jax.jit(
 rank_probabilities = jax.jit(rlaxlib.rank_probabilities)
 sequence_priority = jax.jit(rlaxlib.sequence_priority)
 importance_sampling_weights = jax.jit(
-    rlaxlib.importance_sampling_weights, static_argnames=("normalize_by", "axis_name")
+    rlaxlib.importance_sampling_weights, static_argnames="axis_name"
 )
 systematic_resample = jax.jit(
     rlaxlib.systematic_resample, static_argnames="num_samples"
@@ -112,15 +112,11 @@ def test_exponent_of_one_removes_the_bias():
     close(found, np.mean(x))
 
 
-def test_largest_weight_is_one_in_the_batch_or_in_the_buffer():
+def test_weights_of_a_batch_are_those_of_the_buffer_but_for_the_largest():
     buffer = np.float32([0.1, 1, 2, 4]) / np.float32(7.1)
-    batch, weigh = buffer[1:], importance_sampling_weights
-    of_batch = np.asarray(weigh(batch, 0.5))
-    assert np.max(of_batch) == 1
-    whole = np.asarray(weigh(buffer, 0.5, normalize_by="buffer"))
-    assert np.argmax(whole) == 0
-    of_part = weigh(batch, 0.5, normalize_by="buffer", min_probability=buffer[0])
-    close(of_part, whole[1:])
+    weigh = importance_sampling_weights
+    of_batch, whole = (np.asarray(weigh(x, 0.5)) for x in (buffer[1:], buffer))
+    assert np.max(of_batch) == np.max(whole) == whole[0] == 1
     close(of_batch * whole[1], whole[1:])
 
 
@@ -292,6 +288,56 @@ def test_future_goals_of_a_stream_without_ends_are_uniform():
         np.testing.assert_allclose(shares[t:], 1 / (6 - t), atol=0.03)
 
 
+@functools.partial(jax.jit, static_argnums=2)  # A traced factor may be 1.
+def sample_goals(keys, discount_t, kind, gamma, **masks):
+    sample = functools.partial(rlaxlib.hindsight_indices, **masks)
+    return jax.vmap(sample, (0, None, None, None))(keys, discount_t, kind, gamma)
+
+
+@pytest.mark.parametrize("kind", ["geometric", "truncated_geometric"])
+def test_distances_have_the_frequencies_of_a_geometric_distribution(kind):
+    gamma, steps, count = 0.6, 4, 20_000
+    discount_t = np.float32([0.9] * (steps - 1) + [0.0])
+    keys = jax.random.split(jax.random.key(0), count)
+    goals = np.asarray(sample_goals(keys, discount_t, kind, gamma))
+    for t in range(steps):
+        shares = (1 - gamma) * gamma ** np.arange(steps - t)
+        if kind == "geometric":
+            shares[-1] = 1 - np.sum(shares[:-1])
+        found = np.bincount(goals[:, t], minlength=steps)[t:] / count
+        np.testing.assert_allclose(found, shares / np.sum(shares), atol=0.015)
+        assert np.all(goals[:, t] >= t)
+
+
+@pytest.mark.parametrize("gamma", [0.9999, 1 - 1e-6, 1 - 1e-7, 1.0])
+def test_truncated_distances_with_a_factor_near_one_are_uniform(gamma):
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    discount_t = np.full(5, 0.9, np.float32)
+    goals = np.asarray(sample_goals(keys, discount_t, "truncated_geometric", gamma))
+    found = np.bincount(goals[:, 0], minlength=5) / 20_000
+    np.testing.assert_allclose(found, 0.2, atol=0.015)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_a_traced_factor_of_one_gives_the_end_of_the_episode(dtype):
+    keys = jax.random.split(jax.random.key(0), 500)
+    discount_t = jnp.asarray([0.9, 0.9, 0.0, 0.9], dtype)
+    goals = sample_goals(keys, discount_t, "geometric", jnp.ones((), dtype))
+    np.testing.assert_array_equal(goals, np.broadcast_to([2, 2, 2, 3], goals.shape))
+
+
+def test_goals_stay_in_the_episode_and_are_valid_steps():
+    discount_t = np.float32([0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9])
+    truncated_t = np.array([0, 0, 0, 0, 1, 0, 0, 0], bool)
+    sample_mask = np.array([1, 0, 1, 1, 1, 1, 0, 0], bool)
+    keys = jax.random.split(jax.random.key(0), 500)
+    masks = {"truncated_t": truncated_t, "sample_mask": sample_mask}
+    for kind in ("geometric", "truncated_geometric"):
+        goals = np.asarray(sample_goals(keys, discount_t, kind, 0.7, **masks))
+        reached = [set(np.unique(each).tolist()) for each in goals.T]
+        assert reached == [{0, 2}, {1}, {2}, {3, 4}, {4}, {5}, {6}, {7}]
+
+
 # --- Behaviour under JAX. ---
 
 
@@ -340,18 +386,6 @@ def test_buffer_spread_over_devices_equals_one_buffer():
         (
             lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), -1.5),
             r"`exponent` is -1\.5, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.importance_sampling_weights(
-                np.ones(2, np.float32), 0.5, "mean"
-            ),
-            r"`normalize_by` is 'mean', must be \"batch\" or \"buffer\"",
-        ),
-        (
-            lambda: rlaxlib.importance_sampling_weights(
-                np.ones(2, np.float32), 0.5, min_probability=0.1
-            ),
-            r'`min_probability` must be None unless `normalize_by` is "buffer"',
         ),
         (
             lambda: rlaxlib.stratified_sample(jax.random.key(0), np.array([-1.0]), 1),

@@ -71,6 +71,10 @@ STATES = {
             state, ONES, 1.0, 0.9, ONES, 0.5, 0.1
         ),
     ),
+    "ez_greedy_init": (
+        rlaxlib.ez_greedy_init(),
+        lambda state: rlaxlib.ez_greedy(jax.random.key(0), state, ONES, 0.5)[1],
+    ),
     "plan_init": (
         rlaxlib.plan_init(3, 2),
         lambda state: rlaxlib.shift_plan(state, 1.0),
@@ -180,17 +184,6 @@ def returns(seen):
     )
 
 
-def errors(seen):
-    state = rlaxlib.RndState(*map(jnp.float32, (seen, 1.0, 2.0)))
-    prediction, zero = np.sqrt(np.full((2, 1, 1), ENTRY)) * [[[1]], [[0]]]
-    prediction, zero = np.float32(prediction), np.float32(zero)
-    return (
-        state,
-        lambda s: rlaxlib.rnd_reward(s, prediction, zero, 0.0)[1],
-        lambda s: (s.mean, s.variance),
-    )
-
-
 def arm(seen):
     values = [np.full(1, x, np.float32) for x in (seen, 1, 2, 0, 0, 0)]
     return (
@@ -250,7 +243,6 @@ ADD_UP = {
     "PidLagrangianState": excess,
     "ReturnScaleState": returns,
     "RewardScaleState": reward,
-    "RndState": errors,
     "RunningMomentsState": running,
 }
 BOUNDED = {

@@ -11,6 +11,7 @@ from contract import x64
 import rlaxlib
 
 STEPS, FEATURES = 30, 4
+replacing_trace = functools.partial(rlaxlib.eligibility_trace, kind="replacing")
 
 
 def episode(seed=0, ends=()):
@@ -111,7 +112,7 @@ def test_offline_td_lambda_with_accumulating_traces_equals_the_lambda_returns():
     values = x @ np.array([1.0, -0.5, 0.3, 0.2])
     decays = 0.7 * np.append(0.0, discount_t[:-1])
     with x64(True):
-        traces = run_trace(rlaxlib.accumulating_trace, x[:-1], decays)
+        traces = run_trace(rlaxlib.eligibility_trace, x[:-1], decays)
         returns = jax.jit(rlaxlib.lambda_returns)(r_t, discount_t, values[1:], 0.7)
     errors = r_t + discount_t * values[1:] - values[:-1]
     expected = (np.asarray(returns) - values[:-1]) @ x[:-1]
@@ -128,7 +129,7 @@ def test_replacing_traces_give_first_visit_and_accumulating_every_visit_returns(
     with x64(True):
         first, every = (
             errors @ run_trace(update, x, decays)
-            for update in (rlaxlib.replacing_trace, rlaxlib.accumulating_trace)
+            for update in (replacing_trace, rlaxlib.eligibility_trace)
         )
     for state in range(FEATURES):
         visits = np.flatnonzero(states == state)
@@ -137,30 +138,7 @@ def test_replacing_traces_give_first_visit_and_accumulating_every_visit_returns(
         np.testing.assert_allclose(every[state], excess.sum(), 1e-10)
 
 
-def test_dutch_traces_make_monte_carlo_updates_without_storing_features():
-    # Sutton and Barto 2018, section 12.6: the backward view of least mean squares.
-    x, _, _ = episode()
-    x, start, step_size, outcome = x[:-1], np.ones(FEATURES), 0.1, 3.0
-    forward = start
-    for each in x:
-        forward = forward + step_size * (outcome - forward @ each) * each
-    update = functools.partial(rlaxlib.dutch_trace, step_size=step_size)
-    with x64(True):
-        trace = run_trace(update, x, np.ones(STEPS))[-1]
-    faded = start
-    for each in x:
-        faded = faded - step_size * each * (each @ faded)
-    np.testing.assert_allclose(faded + step_size * outcome * trace, forward, 1e-10)
-
-
-@pytest.mark.parametrize(
-    "update",
-    [
-        rlaxlib.accumulating_trace,
-        rlaxlib.replacing_trace,
-        functools.partial(rlaxlib.dutch_trace, step_size=0.3),
-    ],
-)
+@pytest.mark.parametrize("update", [rlaxlib.eligibility_trace, replacing_trace])
 def test_a_trace_of_a_pytree_is_that_of_all_its_entries(update):
     rng = np.random.default_rng(0)
     trace, gradient = np.float32(rng.normal(size=(2, 4)))
@@ -177,11 +155,11 @@ def test_a_trace_of_a_pytree_is_that_of_all_its_entries(update):
 def test_traces_name_the_leaf_that_does_not_fit():
     trace = {"a": np.zeros(2, np.float32)}
     with pytest.raises(
-        rlaxlib.ArgumentError, match=r"accumulating_trace: `gradient\['a'\]`"
+        rlaxlib.ArgumentError, match=r"eligibility_trace: `gradient\['a'\]`"
     ):
-        rlaxlib.accumulating_trace(trace, {"a": np.zeros(3, np.float32)}, 0.5)
+        rlaxlib.eligibility_trace(trace, {"a": np.zeros(3, np.float32)}, 0.5)
     with pytest.raises(rlaxlib.ArgumentError, match="`trace` and `gradient`"):
-        rlaxlib.dutch_trace(trace, trace["a"], 0.5, 0.1)
+        rlaxlib.eligibility_trace(trace, trace["a"], 0.5)
     with pytest.raises(rlaxlib.ArgumentError, match=r"`trace\['a'\]`"):
         rlaxlib.obgd_step_size({"a": np.zeros(2, int)}, 1.0)
 
@@ -226,7 +204,7 @@ def test_emphasis_is_constant_on_policy_and_irrelevant_with_lambda_of_1():
     with x64(True):
         states = run_emphatic(x[:-1], ones, discounts, 1.0)
         decays = np.append(0.0, discounts[:-1])
-        plain = run_trace(rlaxlib.accumulating_trace, x[:-1], decays)
+        plain = run_trace(rlaxlib.eligibility_trace, x[:-1], decays)
     np.testing.assert_allclose(states.trace, plain, 1e-10)
     np.testing.assert_allclose(np.asarray(states.followon)[-1], 2.0, 1e-8)
 

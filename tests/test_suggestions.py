@@ -165,7 +165,7 @@ def test_the_first_words_of_a_name_lead_to_all_that_begin_so():
         "generalized_advantage": "generalized_advantage_estimation",
         "true_online": "true_online_td_lambda",
         "overlong": "overlong_penalty",
-        "dutch": "dutch_trace",
+        "eligibility": "eligibility_trace",
         "general_off_policy_returns": "general_off_policy_returns_from_q_and_v",
     }
     assert [word for word, name in first.items() if name not in answers(word)] == []
@@ -174,7 +174,7 @@ def test_the_first_words_of_a_name_lead_to_all_that_begin_so():
 def test_all_meanings_of_an_acronym_are_listed():
     for word, names in {
         "dppo": ["divergence_ppo_mask", "diffusion_reverse_step"],
-        "iql": ["iql_value_loss", "q_learning"],
+        "iql": ["expectile_loss", "q_learning"],
         "spo": ["simple_policy_loss", "mpo_compute_weights_and_temperature_loss"],
     }.items():
         assert set(names) <= set(answers(word)), word
@@ -205,31 +205,73 @@ def test_tables_lead_to_names_that_exist():
 
 # Names that the library had before its first release.
 FORMER = {
+    "accumulating_trace": "eligibility_trace",
     "advantage_expectile_loss": "hiql_value_loss",
+    "advantage_weighted_loss": "reinforce_loss(log_prob, advantage_weights(adv, "
+    "temperature, max_weight))",
+    "approximate_kl": "jnp.mean(kl_loss(old_log_prob, log_prob))",
     "behaviour_cloning_loss": "-log_prob",
     "boltzmann_probabilities": "softmax",
+    "bootstrap_mask": "jax.random.bernoulli(key, probability, (num_heads,))",
     "burn_in_mask": "jnp.arange(num_steps) >= burn_in",
+    "cmpo_sample_weights": "num_samples * e / (1 + jnp.sum(e) - e)",
+    "completed_q_values": "jnp.where(visits > 0, q, mixed_value(logits, q, visits, v))",
     "cvar_fractions": "eta * fractions",
     "clip_fraction": "jnp.mean(jnp.abs(outputs.ratio - 1) > epsilon)",
+    "count_bonus": "scale / jnp.sqrt(counts + 0.01)",
+    "cpw_fractions": 'distorted_fractions(fractions, eta, "cpw")',
+    "cql_temperature_loss": "-jnp.exp(log_temperature) * "
+    "jax.lax.stop_gradient(gap - target_gap)",
+    "diayn_reward": "jax.nn.log_softmax(logits)[skill] + jnp.log(logits.size)",
+    "differential_td_learning": "td_learning(v_tm1, r_t - reward_rate, 1.0, v_t)",
+    "discrete_sac_temperature_loss": "sac_temperature_loss(log_temperature, "
+    "-softmax().entropy(logits), target_entropy)",
+    "dormant_fraction": "jnp.mean(redo_mask(activations))",
     "dppo_mask": "divergence_ppo_mask",
     "duelling_q_values": "dueling_q_values",
+    "dutch_trace": "true_online_td_lambda",
+    "effective_rank": "1 + jnp.sum(jnp.cumsum(s) < 0.99 * jnp.sum(s))",
     "ensemble_diversity_loss": "edac_diversity_loss",
     "factorised_noise": "factorized_noise",
+    "flow_matching_loss": "jnp.sum(jnp.square(predictions - velocity), axis=-1)",
+    "geometric_hindsight_indices": "hindsight_indices(key, discount_t, "
+    '"geometric", discount)',
+    "get_top_k_weights": "jax.lax.top_k(advantages, k)",
     "gtd2_losses": "gtd2_loss",
     "gumbel_value_loss": "xql_value_loss",
     "icm_losses": "icm_loss",
+    "iql_value_loss": "expectile_loss(v, jax.lax.stop_gradient(q), expectile)",
     "ladder_epsilons": "apex_epsilons",
     "monotonic_mix": "qmix",
     "ngu_reward": "episodic * jnp.clip(modulation, 1, 5)",
+    "optimality_gap": "jnp.mean(jax.nn.relu(target - scores))",
+    "power_fractions": 'distorted_fractions(fractions, eta, "power")',
     "quantile_fraction_loss": "fqf_fraction_loss",
     "quantile_mean": "jnp.mean(quantiles)",
+    "rebrac_critic_target": "r_t + discount_t * (jnp.min(q_t, axis=0) - "
+    "penalty_weight * jnp.sum((a_t - data_a_t) ** 2, axis=-1))",
+    "replacing_trace": 'eligibility_trace(trace, gradient, decay, "replacing")',
+    "returns_to_go": "discounted_returns(r_t, discount_t, jnp.zeros_like(r_t))",
+    "rnd_loss": "jnp.sum(jnp.square(predictions - jax.lax.stop_gradient(targets)), "
+    "axis=-1)",
+    "rnd_reward": "reward_scale(0.0).update(state, errors, discounts)",
+    "RndState": "reward_scale(0.0).init",
     "sample_quantile_fractions": "jax.random.uniform(key, (num_quantiles,))",
+    "scale_gradient": "optax.scale_gradient",
     "sparse_value_loss": "sql_value_loss",
     "spo_loss": "simple_policy_loss",
+    "symexp": "signed_expm1",
+    "symlog": "signed_logp1",
+    "SYMLOG_PAIR": "SIGNED_LOGP1_PAIR",
     "sqil_reward": "jnp.where(is_expert, 1.0, 0.0)",
     "tdc_losses": "tdc_loss",
+    "td3_critic_target": "r_t + discount_t * jnp.min(q_t, axis=0)",
     "token_baseline": "optimal_token_baseline",
+    "transform_from_hl_gauss": "hl_gauss_pair(...).apply_inv",
+    "transform_to_hl_gauss": "hl_gauss_pair(...).apply",
     "truncated_quantile_targets": "tqc_targets",
+    "value_bias": "masked_mean(values - returns, mask=sample_mask)",
+    "wang_fractions": 'distorted_fractions(fractions, eta, "wang")',
 }
 
 

@@ -69,7 +69,7 @@ def ez_walk(key: Array) -> Array:
         action, state = rlaxlib.ez_greedy(key, state, jnp.zeros(2), 1.0, 2.0, 100)
         return state, 2.0 * action - 1.0
 
-    state = rlaxlib.EzGreedyState(jnp.array(0), jnp.array(0))
+    state = rlaxlib.ez_greedy_init()
     return jax.lax.scan(step, state, jax.random.split(key, STEPS))[1]
 
 
@@ -77,7 +77,7 @@ def draw_bonuses(axes: Axes) -> None:
     """Draw the bonus of a state that is visited again and again."""
     visits = np.arange(1, VISITS + 1)
     for label, bonuses, color in (
-        ("counts", rlaxlib.count_bonus(visits.astype(np.float32)), style.ORANGE),
+        ("counts", 0.05 / np.sqrt(visits + 0.01), style.ORANGE),
         ("episodic, NGU", episodic_bonuses(), style.GREEN),
         ("RND", rnd_bonuses(), style.BLUE),
     ):
@@ -103,8 +103,11 @@ def episodic_bonuses() -> np.ndarray:
 def rnd_bonuses() -> np.ndarray:
     """Return the error of a predictor that learns from each visit."""
 
+    def error(prediction: Array) -> Array:
+        return jnp.sum(jnp.square(prediction - jnp.ones(4)))
+
     def visit(prediction: Array, _: None) -> tuple[Array, Array]:
-        loss, gradient = jax.value_and_grad(rlaxlib.rnd_loss)(prediction, jnp.ones(4))
+        loss, gradient = jax.value_and_grad(error)(prediction)
         return prediction - 0.02 * gradient, loss
 
     return np.asarray(jax.lax.scan(visit, jnp.zeros(4), length=VISITS)[1])

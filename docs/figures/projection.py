@@ -26,7 +26,7 @@ def draw() -> Figure:
     left.set(title="C51: projection", ylabel="probability")
 
     two_hot = rlaxlib.transform_to_2hot(SCALAR, -2.0, 2.0, num_bins=9)
-    gauss = rlaxlib.transform_to_hl_gauss(SCALAR, -2.25, 2.25, num_bins=9)
+    gauss = rlaxlib.hl_gauss_pair(-2.25, 2.25, num_bins=9).apply(SCALAR)
     right.bar(ATOMS - 0.1, two_hot, 0.2, color=(style.BLUE, 0.5), label="two-hot")
     right.bar(ATOMS + 0.1, gauss, 0.2, color=(style.GREEN, 0.5), label="HL-Gauss")
     right.axvline(SCALAR, color=style.ORANGE, lw=1.4)

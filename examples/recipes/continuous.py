@@ -109,7 +109,8 @@ def td3_critic(params, target_params, apply, batch, key, stddev=0.2, clip=0.5):
     noisy = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
     a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    target = jax.vmap(rlaxlib.td3_critic_target)(batch.r_t, batch.discount_t, q_t)
+    target = batch.r_t + batch.discount_t * jnp.min(q_t, axis=-1)
+    target = jax.lax.stop_gradient(target)
     return jnp.mean(jnp.sum(rlaxlib.l2_loss(q_tm1 - target[:, None]), axis=-1))
 
 

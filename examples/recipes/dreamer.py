@@ -23,7 +23,9 @@ from .value_based import masks, sequences, valid  # noqa: TID252 - Any package.
 
 def dreamer_pair(num_bins):
     """Return the encoding of values of DreamerV3: two-hot, symexp bins."""
-    return rlaxlib.unbiased_transform_pair(-20.0, 20.0, num_bins, rlaxlib.SYMLOG_PAIR)
+    return rlaxlib.unbiased_transform_pair(
+        -20.0, 20.0, num_bins, rlaxlib.SIGNED_LOGP1_PAIR
+    )
 
 
 def dreamer_unroll(params, apply, s, first, a, key):
@@ -68,7 +70,7 @@ def dreamer_model(params, apply, batch, key, free_nats=1.0):
     state, z, *logits = unroll(params, apply, s, first, a, keys)
     kl, _ = jax.vmap(jax.vmap(lambda *x: rlaxlib.balanced_kl(*x, free_nats)))(*logits)
     decoded, r_logits, logit = apply.decoder(params, state, z)
-    s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.symlog(s)), axis=-1)
+    s_loss = 2 * jnp.sum(rlaxlib.l2_loss(decoded, rlaxlib.signed_logp1(s)), axis=-1)
     r_t, discount_t = valid(batch, (batch.r_t, batch.discount_t))
     target = dreamer_pair(r_logits.shape[-1]).apply(r_t)
     r_loss = rlaxlib.categorical_cross_entropy(target, r_logits[:, 1:])

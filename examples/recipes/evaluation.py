@@ -132,11 +132,15 @@ def magic(key, data, num_samples=200, confidence=0.5):
 
 def score_intervals(key, scores):
     """Return IQM and optimality gap of scores, [R, M], each with an interval."""
-    found = {}
-    for statistic in (rlaxlib.interquartile_mean, rlaxlib.optimality_gap):
-        ends = rlaxlib.bootstrap_interval(key, scores, statistic, stratified=True)
-        found[statistic.__name__] = statistic(scores), *ends
-    return found
+    statistics = {
+        "interquartile_mean": rlaxlib.interquartile_mean,
+        "optimality_gap": lambda scores: jnp.mean(jax.nn.relu(1 - scores)),
+    }
+    interval = rlaxlib.bootstrap_interval
+    return {
+        name: (statistic(scores), *interval(key, scores, statistic, stratified=True))
+        for name, statistic in statistics.items()
+    }
 
 
 def improvement_interval(key, scores, other_scores):

@@ -8,6 +8,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 
 import rlaxlib
 
@@ -32,28 +33,27 @@ def rnd(params, target_params, apply, batch):
     standardised and clipped at 5, Adam 1e-4, the whole batch of 32 environments, or a
     quarter of that of 128.
     """
-    features = apply(params, batch.s_t), apply(target_params, batch.s_t)
-    return jnp.mean(jax.vmap(rlaxlib.rnd_loss)(*features))
+    targets = jax.lax.stop_gradient(apply(target_params, batch.s_t))
+    errors = jnp.square(apply(params, batch.s_t) - targets)
+    return jnp.mean(jnp.sum(errors, axis=-1))
 
 
 def rnd_rewards(params, target_params, apply, batch, state, discount=0.99):
-    """RND, rewards of B streams, for `rnd_ppo`.
+    """RND, rewards of B streams, for `rnd_ppo`, and the next state.
 
-    `state.carried` has shape [B], the moments are those of all streams. Burda et al.,
-    2018, https://arxiv.org/abs/1810.12894. Source:
-    github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py. Usual:
+    The errors are divided by the scale of their discounted sums, which no end of an
+    episode cuts. `state` is at first `jax.vmap(reward_scale().init)(jnp.zeros(B))`; the
+    scale is that of all streams. Burda et al., 2018, https://arxiv.org/abs/1810.12894.
+    Source: github.com/openai/random-network-distillation@f75c0f1, ppo_agent.py. Usual:
     intrinsic discount 0.99.
     """
-    features = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
-    shared = [None] * len(rlaxlib.RndState._fields)
-    axes = rlaxlib.RndState(*shared)._replace(carried=0)
-
-    def rewards(x, y, state, mask):
-        arguments = {"sample_mask": mask, "axis_name": "b"}
-        return rlaxlib.rnd_reward(state, x, y, discount, **arguments)
-
-    rewards = jax.vmap(rewards, (0, 0, axes, 0), (0, axes), axis_name="b")
-    return rewards(*features, state, batch.sample_mask)
+    x, y = (apply(p, valid(batch, batch.s_t)) for p in (params, target_params))
+    errors = valid(batch, jnp.sum(jnp.square(x - y), axis=-1))
+    update = rlaxlib.reward_scale(epsilon=0.0, axis_name="b").update
+    scale, state = jax.vmap(update, axis_name="b")(
+        state, errors, jnp.full_like(errors, discount), sample_mask=batch.sample_mask
+    )
+    return jax.lax.stop_gradient(errors / scale[:, None]), state
 
 
 def novelty(batch, discount):
@@ -117,7 +117,7 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
 
     A stream lies within one episode, and `memory` is emptied before the next: the first
     step, without neighbours, has an episodic novelty of 1000. Each embedding is
-    remembered before the next one is compared. `errors` are `rnd_loss`, [T], and
+    remembered before the next one is compared. `errors` are those of `rnd`, [T], and
     `moments` their mean and standard deviation. Badia et al., 2020,
     https://arxiv.org/abs/2002.06038. Source: github.com/michaelnny/deep_rl_zoo@19e3844,
     deep_rl_zoo/curiosity.py, by others, the same rewards, but for the first 10 of an
@@ -188,8 +188,8 @@ def bootstrapped_dqn(params, target_params, apply, batch):
     """Bootstrapped DQN: each of K heads learns from its own part of the data.
 
     `apply.torso` returns features, `apply.heads` q of them, [B, K, A]. `head_mask`, [B,
-    K], was sampled by `bootstrap_mask` as each transition was stored. Osband et al.,
-    2016, https://arxiv.org/abs/1602.04621. Source:
+    K], was sampled by `jax.random.bernoulli` as each transition was stored. Osband et
+    al., 2016, https://arxiv.org/abs/1602.04621. Source:
     github.com/google-deepmind/bsuite@effafc0, bsuite/baselines/jax/boot_dqn/agent.py:
     squares without ½, twice these, of K whole networks, with noise on rewards; the
     shared torso, with 1/K of the gradient, is the paper's. Usual: K = 20, with prior
@@ -198,7 +198,7 @@ def bootstrapped_dqn(params, target_params, apply, batch):
     """
     features = apply.torso(params, batch.s_tm1)
     heads = batch.head_mask.shape[-1]
-    q_tm1 = apply.heads(params, rlaxlib.scale_gradient(features, 1 / heads))
+    q_tm1 = apply.heads(params, optax.scale_gradient(features, 1 / heads))
     q_t = apply.heads(target_params, apply.torso(target_params, batch.s_t))
     td_errors = jax.vmap(rlaxlib.bootstrapped_q_learning)(
         q_tm1, batch.a_tm1, batch.r_t, batch.discount_t, q_t, batch.head_mask

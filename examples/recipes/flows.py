@@ -33,7 +33,7 @@ def flow_bc(params, apply, batch, key):
     keys = jax.random.split(key, len(batch.a_tm1))
     x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
     prediction = apply(params, batch.s_tm1, x, t)
-    return jnp.mean(rlaxlib.flow_matching_loss(prediction, velocity))
+    return jnp.mean(jnp.sum(jnp.square(prediction - velocity), axis=-1))
 
 
 def flow_action(params, apply, s, noise, num_steps=10):
@@ -83,7 +83,7 @@ def fql_actor(params, flow_params, apply, batch, key, actor, critic, weight=10.0
     noise = jax.random.normal(key, batch.a_tm1.shape)
     target = jnp.clip(flow_action(flow_params, apply, batch.s_tm1, noise), -1, 1)
     a = actor(params, batch.s_tm1, noise)
-    loss = rlaxlib.flow_matching_loss(a, target) / a.shape[-1]
+    loss = jnp.mean(jnp.square(a - jax.lax.stop_gradient(target)), axis=-1)
     q = critic(batch.s_tm1, jnp.clip(a, -1, 1))
     return jnp.mean(weight * loss - q)
 
@@ -227,10 +227,9 @@ def qc_flow(params, apply, batch, key):
     keys = jax.random.split(key, len(batch.a_tm1))
     x, t, velocity = jax.vmap(rlaxlib.flow_matching_sample)(keys, batch.a_tm1)
     shape = *batch.sample_mask.shape, -1
-    prediction = apply(params, batch.s_tm1, x, t).reshape(shape)
-    inputs = prediction, velocity.reshape(shape)
-    loss = rlaxlib.flow_matching_loss(*inputs, sample_mask=batch.sample_mask)
-    return jnp.mean(loss) / prediction.shape[-1]
+    errors = (apply(params, batch.s_tm1, x, t) - velocity).reshape(shape)
+    valid_errors = jnp.where(batch.sample_mask[..., None], errors, 0)
+    return jnp.mean(jnp.square(valid_errors))
 
 
 def qc_actions(params, apply, s, key, size, critic, num_samples=32):

@@ -126,8 +126,8 @@ def gcivl_actor(params, log_prob, batch, value, temperature=0.1, max_weight=100.
         jnp.mean(value(s, batch.goal), axis=-1) for s in (batch.s_tm1, batch.s_t)
     )
     log_prob = log_prob(params, batch.s_tm1, batch.goal, batch.a_tm1)
-    inputs = log_prob, v_t - v_tm1, temperature, max_weight
-    return jnp.mean(rlaxlib.advantage_weighted_loss(*inputs))
+    weights = rlaxlib.advantage_weights(v_t - v_tm1, temperature, max_weight)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 def with_goal(batch):
@@ -225,6 +225,5 @@ def mrn_value(params, apply, s, goal):
 
 def geometric_goals(key, batch, achieved_t, gamma=0.99):
     """Return goals at geometric distances, those of contrastive RL, of one stream."""
-    sample = rlaxlib.geometric_hindsight_indices
-    inputs = key, batch.discount_t, gamma, "renormalize"
-    return achieved_t[sample(*inputs, **masks(batch))]
+    inputs = key, batch.discount_t, "truncated_geometric", gamma
+    return achieved_t[rlaxlib.hindsight_indices(*inputs, **masks(batch))]

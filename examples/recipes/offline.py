@@ -63,7 +63,7 @@ def iql_value(params, target_params, apply, batch, expectile=0.7):
     """
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     v = apply.value(params.value, batch.s_tm1)
-    return jnp.mean(rlaxlib.iql_value_loss(v, q, expectile))
+    return jnp.mean(rlaxlib.expectile_loss(v, q, expectile))
 
 
 def iql_critic(params, apply, batch):
@@ -90,8 +90,8 @@ def iql_actor(params, target_params, apply, batch, temperature=1 / 3, max_weight
     q = smallest_q(target_params, apply, batch.s_tm1, batch.a_tm1)
     adv = q - apply.value(jax.lax.stop_gradient(params.value), batch.s_tm1)
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(log_prob, adv, temperature, max_weight)
-    return jnp.mean(loss)
+    weights = rlaxlib.advantage_weights(adv, temperature, max_weight)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 def xql_value(params, target_params, apply, batch, temperature=2.0):
@@ -157,9 +157,10 @@ def awr(params, apply, batch, lambda_=0.95, temperature=1.0, max_weight=20.0):
     )
     adv_t, mask = jax.lax.stop_gradient(returns) - v_tm1, batch.sample_mask
     log_prob = log_density(params, apply, s_tm1, a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(
-        log_prob, rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
+    weights = rlaxlib.advantage_weights(
+        rlaxlib.standardize(adv_t, mask=mask), temperature, max_weight
     )
+    loss = rlaxlib.reinforce_loss(log_prob, weights)
     return rlaxlib.masked_mean(loss + rlaxlib.l2_loss(adv_t), mask=mask)
 
 
@@ -186,8 +187,8 @@ def awac_actor(params, apply, batch, key, temperature=1.0, max_weight=100.0):
     a, _ = sample_tanh_normal(key, *apply.actor(params.actor, batch.s_tm1))
     q, v = (smallest_q(params, apply, batch.s_tm1, x) for x in (batch.a_tm1, a))
     log_prob = log_density(params, apply, batch.s_tm1, batch.a_tm1)
-    loss = rlaxlib.advantage_weighted_loss(log_prob, q - v, temperature, max_weight)
-    return jnp.mean(loss)
+    weights = rlaxlib.advantage_weights(q - v, temperature, max_weight)
+    return jnp.mean(rlaxlib.reinforce_loss(log_prob, weights))
 
 
 def crr_actor(
@@ -274,7 +275,8 @@ def cql_temperature(
     dimension: a target above it is slack.
     """
     gap = jnp.mean(cql_gap(params, apply, batch, key, num_samples))
-    return rlaxlib.cql_temperature_loss(log_temperature, gap, target_gap)
+    excess = jax.lax.stop_gradient(gap - target_gap)
+    return -jnp.exp(log_temperature) * excess
 
 
 def cal_ql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples=10):
@@ -361,10 +363,9 @@ def rebrac_critic(params, target_params, apply, batch, key, penalty=0.01):
     keys = jax.random.split(key, len(a_t))
     a_t = jax.vmap(rlaxlib.td3_target_action)(keys, a_t)
     q_t = apply.critic(target_params.critic, batch.s_t, a_t)
-    target = rlaxlib.rebrac_critic_target(
-        batch.r_t, batch.discount_t, q_t.T, a_t, batch.a_t, penalty
-    )
-    return critics_loss(params, apply, batch, target)
+    distance = jnp.sum(jnp.square(a_t - batch.a_t), axis=-1)
+    v_t = jnp.min(q_t, axis=-1) - penalty * distance
+    return critics_loss(params, apply, batch, batch.r_t + batch.discount_t * v_t)
 
 
 def rebrac_actor(params, apply, batch, penalty=0.01):
@@ -540,7 +541,9 @@ def decision_transformer(params, apply, batch):
     steps, AdamW 6e-4, weight decay 0.1, batch 128.
     """
     undiscounted = 1.0 * (batch.discount_t > 0)
-    returns = jax.vmap(rlaxlib.returns_to_go)(batch.r_t, undiscounted, **masks(batch))
+    returns = jax.vmap(rlaxlib.discounted_returns)(
+        batch.r_t, undiscounted, jnp.zeros_like(batch.r_t), **masks(batch)
+    )
     s_tm1, a_tm1 = valid(batch, (batch.s_tm1, batch.a_tm1))
     logits = apply(params, returns, s_tm1, a_tm1)
     log_prob = rlaxlib.batched_index(jax.nn.log_softmax(logits), batch.a_tm1)

@@ -30,7 +30,7 @@ def unroll(params, apply, s, a):
 
 def tdmpc2_pair(num_bins):
     """Return the encoding of values of TD-MPC2: two-hot in the space of symlog."""
-    return rlaxlib.muzero_pair(-10.0, 10.0, num_bins, rlaxlib.SYMLOG_PAIR)
+    return rlaxlib.muzero_pair(-10.0, 10.0, num_bins, rlaxlib.SIGNED_LOGP1_PAIR)
 
 
 def two_critics(key, logits):
@@ -201,8 +201,8 @@ def mrq_encoder(params, target_params, apply, batch, pair):
     The batch has streams of transitions, as in `value_based.py`.
     `apply.encode(params.encoder, s)` returns latent states, and
     `apply.model(params.encoder, z, a)` next ones, logits of rewards, [B, K], of `pair`,
-    such as `unbiased_transform_pair(-10, 10, 65, SYMLOG_PAIR)`, and whether the episode
-    ends, [B]. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
+    such as `unbiased_transform_pair(-10, 10, 65, SIGNED_LOGP1_PAIR)`, and whether the
+    episode ends, [B]. Fujimoto et al., 2025, https://arxiv.org/abs/2501.16142. Source:
     github.com/facebookresearch/MRQ@8a44a7d, MRQ/MRQ.py: train_encoder, the same loss;
     where no episode ever ended, there is no loss of ends. Usual: 5 steps, weights 1,
     0.1 and 0.1, AdamW 1e-4 with weight decay 1e-4, batch 256, 250 updates after each
@@ -249,13 +249,11 @@ def mrq_critic(
     a_t = noisy(jax.random.split(key, len(a_t)), a_t, stddev, clip)
     features_t = apply.joint(target_params.encoder, z_t, a_t)
     q_t = apply.critic(target_params.critic, features_t) * target_scale / scale
-    target = jax.vmap(rlaxlib.td3_critic_target)(
-        batch.r_t / scale, batch.discount_t, q_t
-    )
+    target = batch.r_t / scale + batch.discount_t * jnp.min(q_t, axis=-1)
     encoder = jax.lax.stop_gradient(params.encoder)
     z = apply.encode(encoder, batch.s_tm1)
     q = apply.critic(params.critic, apply.joint(encoder, z, batch.a_tm1))
-    td_error = target[:, None] - q
+    td_error = jax.lax.stop_gradient(target)[:, None] - q
     priorities = jnp.maximum(jnp.max(jnp.abs(td_error), axis=-1), 1.0)
     return jnp.mean(rlaxlib.huber_loss(td_error)), priorities
 

@@ -687,5 +687,6 @@ def discrete_sac_temperature(log_temperature, params, apply, batch, target_entro
     log A.
     """
     logits = apply.actor(params.actor, batch.s_tm1)
-    loss = jax.vmap(rlaxlib.discrete_sac_temperature_loss, (None, 0, None, None))
-    return jnp.mean(loss(log_temperature, logits, target_entropy, "log_alpha"))
+    mean_log_prob = -rlaxlib.softmax().entropy(logits)
+    loss = rlaxlib.sac_temperature_loss
+    return jnp.mean(loss(log_temperature, mean_log_prob, target_entropy, "log_alpha"))

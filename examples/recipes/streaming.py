@@ -37,7 +37,7 @@ def stream_q(learner, apply, step, lambda_=0.8, kappa=2.0):
     td_error = rlaxlib.q_learning(q_tm1, a, step.r_t, step.discount_t, q_t)
     greedy = rlaxlib.watkins_trace(q_tm1[None], a[None])[0]
     gradient = jax.grad(lambda params: apply(params, step.s_tm1)[a])(params)
-    trace = rlaxlib.accumulating_trace(trace, gradient, discount_tm1 * lambda_)
+    trace = rlaxlib.eligibility_trace(trace, gradient, discount_tm1 * lambda_)
     change = td_error * rlaxlib.obgd_step_size(trace, td_error, kappa=kappa)
     params = jax.tree.map(lambda w, z: w + change * z, params, trace)
     return Learner(params, trace, step.discount_t * greedy)
@@ -93,7 +93,7 @@ def differential_td(params, reward_rate, apply, step, step_size=0.01, eta=0.1):
     """
     v_tm1, gradient = jax.value_and_grad(apply)(params, step.s_tm1)
     v_t = apply(params, step.s_t)
-    td_error = rlaxlib.differential_td_learning(v_tm1, step.r_t, v_t, reward_rate)
+    td_error = rlaxlib.td_learning(v_tm1, step.r_t - reward_rate, 1.0, v_t)
     change = step_size * td_error
     params = jax.tree.map(lambda w, x: w + change * x, params, gradient)
     return params, reward_rate + eta * change

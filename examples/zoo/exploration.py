@@ -291,9 +291,8 @@ def ngu_rewards(params, batch, moments):
     """Return the rewards of one episode, whose first observation is remembered."""
     s = jnp.concatenate([batch.s_tm1[:1], batch.s_t])
     x = NGU.embedding(params, s)
-    errors = jax.vmap(rlaxlib.rnd_loss)(
-        rnd_features(params["rnd"], s), rnd_features(RANDOM, s)
-    )
+    predictions = rnd_features(params["rnd"], s)
+    errors = jnp.sum(jnp.square(predictions - rnd_features(RANDOM, s)), axis=-1)
     memory = rlaxlib.IntrinsicRewardState(jnp.full((TASK.limit + 1, FEATURES), jnp.inf))
     return recipes.ngu_rewards(x, errors, memory, moments)[0][1:], errors
 
@@ -329,7 +328,7 @@ def head_mask(s):
     """Return the mask of a transition, the same whenever it is drawn."""
     episode, step = s[..., CELLS:]
     bits = jax.lax.bitcast_convert_type(episode + step, jnp.uint32)
-    return rlaxlib.bootstrap_mask(jax.random.key(bits), HEADS, 0.5)
+    return jax.random.bernoulli(jax.random.key(bits), 0.5, (HEADS,))
 
 
 def bootstrapped_dqn(params, target, batch):
@@ -348,9 +347,7 @@ def episode_q(params, s):
     return heads(params, BOOTSTRAPPED.torso(params, s))[head]
 
 
-RND_STATE = jax.tree.map(jnp.zeros_like, rlaxlib.RndState())._replace(
-    carried=jnp.zeros(NUM)
-)
+RND_STATE = jax.vmap(rlaxlib.reward_scale().init)(jnp.zeros(NUM))
 RND_NETWORKS = NETWORKS | {"rnd": (CELLS, HIDDEN, FEATURES)}
 STREAMS = {"steps": TASK.limit}
 REPLAY = {"steps": TASK.limit, "replay": 128, "repeats": REPEATS}

@@ -22,7 +22,7 @@ WARM_UP = 100  # Updates with random actions.
 NOISE = 0.3  # Of the policy that explores.
 PERIOD = 20  # Updates from one copy of the target networks to the next.
 STEPS, N = 5, 3  # Steps of the model, and of the critic.
-PAIR = rlaxlib.unbiased_transform_pair(-3.0, 3.0, BINS, rlaxlib.SYMLOG_PAIR)
+PAIR = rlaxlib.unbiased_transform_pair(-3.0, 3.0, BINS, rlaxlib.SIGNED_LOGP1_PAIR)
 
 
 class Networks(NamedTuple):

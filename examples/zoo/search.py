@@ -111,7 +111,7 @@ def apply(params, s, a):
     """Return logits, [B, K+1, A], of values, [B, K+1, M], and of rewards, [B, K, M]."""
 
     def one(z, a):
-        z, r_logits = step(params, rlaxlib.scale_gradient(z, 0.5), a)
+        z, r_logits = step(params, optax.scale_gradient(z, 0.5), a)
         return z, (z, r_logits)
 
     first = encode(params, s)

@@ -4,7 +4,8 @@
   the prior of a search.
 - Exploratory behaviour: exploration rates of Ape-X, εz-greedy, noise of noisy networks,
   and bootstrapped DQN.
-- Intrinsic rewards: RND, ICM, k-NN entropy (APT, RE3), counts, DIAYN and NGU.
+- Intrinsic rewards: ICM, k-NN entropy (APT, RE3) and NGU. Those of RND are
+  errors of a predictor over their `reward_scale`.
 - Exact nearest-neighbour search: `knn_query`.
 - Episodic novelty rewards of Never Give Up (NGU).
 """

@@ -16,9 +16,9 @@ __all__ = [
     "EzGreedyState",
     "FactorizedNoise",
     "apex_epsilons",
-    "bootstrap_mask",
     "bootstrapped_q_learning",
     "ez_greedy",
+    "ez_greedy_init",
     "factorized_noise",
 ]
 
@@ -26,15 +26,15 @@ __all__ = [
 class EzGreedyState(NamedTuple):
     """The action that εz-greedy repeats.
 
-    `EzGreedyState()` is the state at the start of an episode.
+    `ez_greedy_init` returns the first.
 
     Attributes:
         a: The action, in [0, A), shape `[]`.
         remaining: Number of further steps to repeat it, in [0, inf), shape `[]`.
     """
 
-    a: Int[ArrayLike, "in [0, A)"] = 0
-    remaining: Int[ArrayLike, "in [0, inf)"] = 0
+    a: Int[ArrayLike, "in [0, A)"]
+    remaining: Int[ArrayLike, "in [0, inf)"]
 
 
 class FactorizedNoise(NamedTuple):
@@ -89,6 +89,33 @@ def apex_epsilons(
 
 
 @checked
+def ez_greedy_init() -> EzGreedyState:
+    """Return the state of εz-greedy at the start of an episode.
+
+    Takes nothing, returns a state.
+
+    ::
+
+        n = 0
+
+    Returns:
+        An `EzGreedyState` without steps that remain.
+
+    Raises:
+        ArgumentError: If there is an argument.
+
+    Example:
+        >>> print(rlaxlib.ez_greedy_init().remaining)
+        0
+
+    References:
+        Will Dabney, Georg Ostrovski and André Barreto, *Temporally-Extended ε-Greedy
+        Exploration*, section 4, 2020. https://arxiv.org/abs/2006.01782
+    """
+    return EzGreedyState(jnp.array(0), jnp.array(0))
+
+
+@checked
 def ez_greedy(
     key: Key[ArrayLike, ""],
     state: EzGreedyState,
@@ -116,7 +143,8 @@ def ez_greedy(
 
     Args:
         key: Random key, shape `[]`.
-        state: The action to repeat, an `EzGreedyState`, new in each episode.
+        state: The action to repeat, an `EzGreedyState`; `ez_greedy_init()` in each new
+            episode.
         preferences: Action values :math:`q`, shape `[A]`.
         epsilon: Probability :math:`ε` to start a random action, in [0, 1], shape `[]`.
         duration_exponent: Exponent :math:`μ` of the durations, in (0, inf), shape `[]`.
@@ -215,47 +243,6 @@ def factorized_noise(
 
 
 @checked
-def bootstrap_mask(
-    key: Key[ArrayLike, ""],
-    num_heads: Static[int, "in [1, inf)"],
-    probability: Float[ArrayLike, "in (0, 1]"] = 0.5,
-) -> Bool[Array, "K"]:
-    """Sample the heads that learn from a transition (bootstrapped DQN).
-
-    Takes a number of heads, returns True or False for each.
-
-    ::
-
-        m_k ~ Bernoulli(p)
-
-    Store a mask with each transition, for `bootstrapped_q_learning`: the disagreement
-    of heads that learn from different data measures uncertainty. The agent follows one
-    random head for a whole episode. With :math:`p = 1`, often sufficient, heads differ
-    only by their initial parameters.
-
-    Args:
-        key: Random key, shape `[]`.
-        num_heads: Number :math:`K` of heads, a Python integer in [1, inf).
-        probability: Probability :math:`p` that a head learns, in (0, 1], shape `[]`.
-
-    Returns:
-        True for the heads that learn, shape `[K]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> print(rlaxlib.bootstrap_mask(jax.random.key(0), 3, probability=1.0))
-        [ True  True  True]
-
-    References:
-        Ian Osband and others, *Deep Exploration via Bootstrapped DQN*, 2016.
-        https://arxiv.org/abs/1602.04621
-    """
-    return jax.random.bernoulli(key, probability, (num_heads,))
-
-
-@checked
 def bootstrapped_q_learning(
     q_tm1: Float[ArrayLike, "K, A"],
     a_tm1: Int[ArrayLike, "in [0, A)"],
@@ -274,8 +261,12 @@ def bootstrapped_q_learning(
 
         δ_k = m_k (r_t + γ_t max_a q_{k,t}(a) - q_{k,t-1}(a_{t-1}))
 
-    Each head bootstraps from its own values. The paper divides the gradient that the
-    heads send into a shared network by :math:`K`: use `scale_gradient`.
+    Each head bootstraps from its own values. Store a mask with each transition, such as
+    `jax.random.bernoulli(key, p, (K,))`: the disagreement of heads that learn from
+    different data measures uncertainty. With :math:`p = 1`, often sufficient, heads
+    differ only by their initial parameters. The agent follows one random head for a
+    whole episode. The paper divides the gradient that the heads send into a shared
+    network by :math:`K`: use `optax.scale_gradient`.
 
     Args:
         q_tm1: Action values of each head in the state, shape `[K, A]`.
@@ -283,7 +274,7 @@ def bootstrapped_q_learning(
         r_t: Reward, shape `[]`.
         discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
         q_t: Action values of each head in the next state, shape `[K, A]`.
-        head_mask: True for the heads that learn, see `bootstrap_mask`, shape `[K]`.
+        head_mask: True for the heads that learn, shape `[K]`.
         stop_target_gradients: Whether to stop the gradient of the target.
 
     Returns:

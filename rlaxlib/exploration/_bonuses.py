@@ -1,4 +1,10 @@
-"""Intrinsic rewards: RND, ICM, k-NN entropy (APT, RE3), counts, DIAYN and NGU."""
+"""Intrinsic rewards: ICM and k-NN entropy (APT, RE3).
+
+Those of random network distillation (RND) are the squared errors of a predictor,
+divided by the `reward_scale` of a stream without ends. Those of visit counts are
+:math:`β / √(N + c)`. That of DIAYN is :math:`log q(z | s) + log Z`, by a classifier of
+:math:`Z` skills.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +14,22 @@ import jax
 import jax.numpy as jnp
 
 from rlaxlib import distributions
-from rlaxlib._core import checks, devices, indexing, moments, recurrence, streams
+from rlaxlib._core import checks, devices
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import (
     Array,
     ArrayLike,
     AxisName,
-    Bool,
     Float,
     Int,
-    Real,
     Static,
 )
 from rlaxlib.exploration import _shared
 
 __all__ = [
     "IcmOutputs",
-    "RndState",
-    "count_bonus",
-    "diayn_reward",
     "icm_loss",
     "knn_entropy_reward",
-    "rnd_loss",
-    "rnd_reward",
 ]
 
 
@@ -46,132 +45,6 @@ class IcmOutputs(NamedTuple):
     forward_loss: Float[Array, ""]
     inverse_loss: Float[Array, ""]
     reward: Float[Array, ""]
-
-
-class RndState(NamedTuple):
-    """Moments of the discounted sums of intrinsic rewards.
-
-    `RndState()` is the state before the first reward.
-
-    Attributes:
-        num_steps: Number of time steps so far, shape `[]`.
-        mean: Mean of the sums, shape `[]`.
-        variance: Variance of the sums, shape `[]`.
-        carried: The last sum of this stream, shape `[]`.
-        num_steps_rest: Rounding error of `num_steps`, shape `[]`. Without it, the
-            number would stop at 2 ** 24 in single precision.
-        mean_rest: Rounding error of `mean`, likewise, shape `[]`.
-        variance_rest: Rounding error of `variance`, likewise, shape `[]`.
-    """
-
-    num_steps: Float[ArrayLike, ""] = 0.0
-    mean: Float[ArrayLike, ""] = 0.0
-    variance: Float[ArrayLike, ""] = 0.0
-    carried: Float[ArrayLike, ""] = 0.0
-    num_steps_rest: Float[ArrayLike, ""] = 0.0
-    mean_rest: Float[ArrayLike, ""] = 0.0
-    variance_rest: Float[ArrayLike, ""] = 0.0
-
-
-@checked
-def rnd_loss(
-    predictions: Float[ArrayLike, "K"], targets: Float[ArrayLike, "K"]
-) -> Float[Array, ""]:
-    """Compute the predictor's loss of random network distillation (RND).
-
-    Takes one state, returns one loss.
-
-    ::
-
-        L = ∑_k (f̂_k(s) - f_k(s))²
-
-    The target :math:`f` is a network with fixed random weights. The loss is large in
-    new states. Normalise observations and clip them to [-5, 5]. The paper trains the
-    predictor on a random part of the time steps if there are many actors.
-
-    Args:
-        predictions: Features :math:`f̂(s)` of the predictor, shape `[K]`.
-        targets: Features :math:`f(s)` of the target network, gradient stopped, shape
-            `[K]`.
-
-    Returns:
-        Loss :math:`L`, shape `[]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> print(rlaxlib.rnd_loss(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0])))
-        5.0
-
-    References:
-        Yuri Burda and others, *Exploration by Random Network Distillation*, section
-        2.2, 2018. https://arxiv.org/abs/1810.12894
-    """
-    error = predictions - jax.lax.stop_gradient(targets)
-    return jnp.sum(jnp.square(error))
-
-
-@checked
-def rnd_reward(
-    state: RndState,
-    predictions: Float[ArrayLike, "T, K"],
-    targets: Float[ArrayLike, "T, K"],
-    discount: Float[ArrayLike, "in [0, 1]"] = 0.99,
-    *,
-    sample_mask: Bool[ArrayLike, "T"] | None = None,
-    axis_name: AxisName | None = None,
-) -> tuple[Float[Array, "T"], RndState]:
-    """Compute the normalised intrinsic rewards of random network distillation (RND).
-
-    Takes one trajectory and a state, returns its rewards and the next state.
-
-    ::
-
-        r_t = e_t/σ,   e_t = ∑_k (f̂_k(s_t) - f_k(s_t))²
-        σ² = Var(G_1, …, G_n),   G_t = e_t + γ G_{t-1}
-
-    :math:`σ` is the running standard deviation of the discounted sums of all errors so
-    far; no mean is subtracted. The intrinsic stream is not episodic: neither the sums
-    nor the returns of these rewards stop where an episode ends, so use a value function
-    of their own, with a discount that is never 0.
-
-    Args:
-        state: Moments so far, an `RndState`. Mapped streams differ in `carried` only.
-        predictions: Features :math:`f̂(s_t)` of the predictor, shape `[T, K]`.
-        targets: Features :math:`f(s_t)` of the target network, shape `[T, K]`.
-        discount: Discount :math:`γ` of the intrinsic stream, in [0, 1], shape `[]`.
-        sample_mask: False for time steps to ignore, shape `[T]`; or None.
-        axis_name: Mapped axis name, or names, to share the moments over; or None.
-
-    Returns:
-        Rewards :math:`r_t`, shape `[T]`, 0 at ignored steps, and the next `RndState`,
-        in single precision at least. They have no gradient. Rewards are not divided
-        while all sums are equal.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> predictions, state = jnp.array([[2.0], [4.0]]), rlaxlib.RndState()
-        >>> r_t, state = rlaxlib.rnd_reward(state, predictions, jnp.zeros((2, 1)), 0.5)
-        >>> print(r_t, state.mean, state.variance)  # The sums are 4 and 18.
-        [0.5714286 2.2857144] 11.0 49.0
-
-    References:
-        Yuri Burda and others, *Exploration by Random Network Distillation*, section
-        2.4, 2018. https://arxiv.org/abs/1810.12894
-    """
-    predictions, targets = jax.lax.stop_gradient((predictions, targets))
-    errors = jnp.sum(jnp.square(predictions - targets), axis=-1)
-    valid = streams.filled(sample_mask, errors)
-    # The carry passes through invalid steps. The recurrence runs backwards in time.
-    decay = jnp.where(valid, discount, 1)
-    g_t = recurrence.backward(errors[::-1], decay[::-1], state.carried)[::-1]
-    updated = _update_moments(state, g_t, valid, axis_name)
-    state = updated._replace(carried=g_t[-1])
-    rewards = errors / jnp.sqrt(jnp.where(state.variance == 0, 1, state.variance))
-    return rewards, state
 
 
 @checked
@@ -287,102 +160,3 @@ def knn_entropy_reward(
     negated, _ = _shared.nearest(data, x, num_neighbors + 1)
     distances = jnp.sqrt(-negated[:, 1:])  # The first is the point itself.
     return jnp.log1p(jnp.mean(distances, axis=1) if average else distances[:, -1])
-
-
-@checked
-def count_bonus(
-    counts: Real[ArrayLike, "... in [0, inf)"],
-    scale: Float[ArrayLike, ""] = 0.05,
-    offset: Float[ArrayLike, "in [0, inf)"] = 0.01,
-) -> Float[Array, "..."]:
-    """Compute the count-based exploration bonus of visited states (MBIE-EB).
-
-    Takes visit counts of any shape, returns one bonus for each.
-
-    ::
-
-        r = β / √(N + c)
-
-    Args:
-        counts: Visit counts or pseudo-counts :math:`N`, integers or floats,
-            in [0, inf), shape `[...]`.
-        scale: Scale :math:`β` of the bonus, shape `[]`.
-        offset: Constant :math:`c`, in [0, inf), to bound the bonus of new states,
-            shape `[]`.
-
-    Returns:
-        Bonuses :math:`r`, of the shape of `counts`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> print(rlaxlib.count_bonus(jnp.array([4.0, 16.0]), scale=1.0, offset=0.0))
-        [0.5  0.25]
-
-    References:
-        Marc G. Bellemare and others, *Unifying Count-Based Exploration and Intrinsic
-        Motivation*, section 5, 2016. https://arxiv.org/abs/1606.01868
-    """
-    return scale / jnp.sqrt(counts + offset)
-
-
-@checked
-def diayn_reward(
-    logits: Float[ArrayLike, "Z"],
-    skill: Int[ArrayLike, "in [0, Z)"],
-    log_prior: Float[ArrayLike, "Z"] | None = None,
-) -> Float[Array, ""]:
-    """Compute the reward for states that reveal the skill (DIAYN).
-
-    Takes one state and its skill, returns one reward.
-
-    ::
-
-        r = log q(z | s) - log p(z)
-
-    The policy is conditioned on a skill :math:`z`, sampled for each episode. Train the
-    classifier :math:`q` with `categorical_cross_entropy`.
-
-    Args:
-        logits: Logits of the classifier in the state reached, shape `[Z]`.
-        skill: The skill :math:`z`, in [0, Z), shape `[]`.
-        log_prior: Log-probabilities of the skills, shape `[Z]`; or None for equal ones.
-
-    Returns:
-        Reward :math:`r`, without a gradient, shape `[]`; NaN if traced `skill` is
-        invalid.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.125, 0.125]))
-        >>> print(jnp.exp(rlaxlib.diayn_reward(logits, 0)).round(3))
-        2.0
-
-    References:
-        Benjamin Eysenbach and others, *Diversity is All You Need: Learning Skills
-        without a Reward Function*, section 3, 2018. https://arxiv.org/abs/1802.06070
-    """
-    log_p = -jnp.log(logits.size) if log_prior is None else log_prior
-    log_ratio = jax.nn.log_softmax(logits) - log_p
-    return jax.lax.stop_gradient(indexing.pick(log_ratio, skill))
-
-
-def _update_moments(
-    state: RndState, x: Array, mask: Array, axis_name: AxisName | None
-) -> RndState:
-    """Update the moments of all values so far with those of new values."""
-    count, new_mean, new_variance, _ = moments.of(x, mask, axis_name)
-    steps, mean, variance, _, steps_rest, *rests = state
-    steps, steps_rest = moments.add(steps, steps_rest, count)
-    zero = jnp.zeros_like(new_mean)
-    mean, variance, mean_rest, variance_rest = moments.merge(
-        (mean, variance, *rests),
-        (new_mean, new_variance, zero, zero),
-        count / jnp.maximum(steps, 1),
-    )
-    return RndState(
-        steps, mean, variance, state.carried, steps_rest, mean_rest, variance_rest
-    )

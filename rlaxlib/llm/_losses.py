@@ -307,8 +307,11 @@ def kl_loss(
     whereas the mean gradient of the values would be 0 for k1, and that of
     :math:`KL(π_ref ‖ π)` for k3.
 
-    If another policy sampled the tokens, multiply the loss by the `importance_weights`.
-    `kl_shaped_rewards` includes the effect of a token on the KL of later tokens.
+    The first policy is the one that sampled the tokens. The mean of
+    `kl_loss(old_log_prob, log_prob)` estimates the KL of an update, to log;
+    `ppo_penalty_loss` differentiates it. If another policy sampled the tokens, multiply
+    the loss by the `importance_weights`. `kl_shaped_rewards` includes the effect of a
+    token on the KL of later tokens.
 
     Args:
         log_prob: Log-probabilities under the policy :math:`π`, shape `[...]`.
@@ -522,4 +525,4 @@ def _statistics(
     """Return the statistics of ratios, for a loss that clips some of them."""
     x = ratios.log_ratio(log_prob, old_log_prob)
     clipped |= x > ratios.BOUND
-    return RatioOutputs(x, ratios.ratio(x), clipped, ratios.k3(x))
+    return RatioOutputs(x, ratios.ratio(x), clipped)

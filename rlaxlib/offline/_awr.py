@@ -11,11 +11,10 @@ from typing import Literal
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
-from rlaxlib._core.types import Array, ArrayLike, Bool, Float
+from rlaxlib._core.types import Array, ArrayLike, Float
 
-__all__ = ["advantage_weighted_loss", "advantage_weights", "crr_weights"]
+__all__ = ["advantage_weights", "crr_weights"]
 
 
 @checked
@@ -32,9 +31,10 @@ def advantage_weights(
 
         w = min(exp(Â / β), w_max)
 
-    With this weight on its log-likelihood, the data's policy :math:`μ` becomes
-    :math:`π ∝ μ exp(Â/β)`. A high temperature gives behaviour cloning. IQL writes
-    :math:`exp(β Â)`, so its :math:`β = 3` is a temperature of 1/3.
+    The loss of the policy is `reinforce_loss(log_prob, weights)`, which turns the
+    data's policy :math:`μ` into :math:`π ∝ μ exp(Â/β)`. A high temperature gives
+    behaviour cloning. IQL writes :math:`exp(β Â)`, so its :math:`β = 3` is a
+    temperature of 1/3.
 
     Args:
         adv: Advantages :math:`Â` of the data's actions, shape `[...]`.
@@ -62,55 +62,6 @@ def advantage_weights(
         Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
     """
     return stop_gradient(jnp.minimum(jnp.exp(adv / temperature), max_weight))
-
-
-@checked
-def advantage_weighted_loss(
-    log_prob: Float[ArrayLike, "..."],
-    adv: Float[ArrayLike, "..."],
-    temperature: Float[ArrayLike, "in (0, inf)"],
-    max_weight: Float[ArrayLike, "in (0, inf]"],
-    *,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> Float[Array, "..."]:
-    """Compute the advantage-weighted policy loss of AWR, AWAC and IQL.
-
-    Takes one log-probability and advantage for each action, returns one loss for each.
-
-    ::
-
-        L = -w log π(a),   w = min(exp(Â / β), w_max)
-
-    The weights are those of `advantage_weights`, without a gradient.
-
-    Args:
-        log_prob: Log-probabilities or log-densities of the data's actions,
-            shape `[...]`.
-        adv: Advantages :math:`Â`, such as :math:`q(s, a) - v(s)`, shape `[...]`.
-        temperature: Temperature :math:`β`, in (0, inf), shape `[]`.
-        max_weight: Maximum weight :math:`w_max`, in (0, inf], shape `[]`.
-        sample_mask: False for actions to ignore, shape `[...]`; or None.
-
-    Returns:
-        Losses, shape `[...]`, 0 for ignored actions.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> log_prob, adv = jnp.array([-1.0, -2.0]), jnp.array([0.0, 1e6])
-        >>> print(rlaxlib.advantage_weighted_loss(log_prob, adv, 0.5, 20.0))
-        [ 1. 40.]
-
-    References:
-        Xue Bin Peng and others, *Advantage-Weighted Regression: Simple and Scalable
-        Off-Policy Reinforcement Learning*, 2019. https://arxiv.org/abs/1910.00177
-
-        Ashvin Nair and others, *AWAC: Accelerating Online Reinforcement Learning with
-        Offline Datasets*, 2020. https://arxiv.org/abs/2006.09359
-    """
-    weight = advantage_weights(adv, temperature=temperature, max_weight=max_weight)
-    return -weight * safe.floored(log_prob)
 
 
 @checked

@@ -2,8 +2,9 @@
 
 The loss lowers the values of actions that the policy would take and raises the values
 of the data's actions, so that the critic does not overestimate actions unseen in the
-data. Add it to the TD loss, with a weight that is fixed or learned by
-`cql_temperature_loss`.
+data. Add it to the TD loss, with a weight :math:`α` that is fixed, or learned by the
+loss :math:`-α (g - ḡ)`, in which only the multiplier :math:`α` has a gradient: it rises
+while the loss :math:`g` is above its target :math:`ḡ`, such as 5.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rlaxlib import distributions
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 
-__all__ = ["cql_loss", "cql_temperature_loss", "discrete_cql_loss"]
+__all__ = ["cql_loss", "discrete_cql_loss"]
 
 
 @checked
@@ -38,7 +39,7 @@ def cql_loss(
 
     The sum estimates :math:`K ∫ exp(q(s, a)/τ) da` by importance sampling. As in the
     authors' code it is a sum and not a mean: the constant :math:`τ log K` has no
-    gradient, but counts in the target of `cql_temperature_loss`.
+    gradient, but counts in the target of a learned weight.
 
     In the paper a third of the actions is uniform, a third from the policy in this
     state, and a third from the policy in the next state; :math:`p` is the density that
@@ -121,43 +122,3 @@ def discrete_cql_loss(
     if action_mask is not None:
         action_mask = action_mask | (jnp.arange(q.size) == a.astype(int))
     return -distributions.softmax().log_prob(a, q, action_mask=action_mask)
-
-
-@checked
-def cql_temperature_loss(
-    log_temperature: Float[ArrayLike, ""],
-    gap: Float[ArrayLike, ""],
-    target_gap: Float[ArrayLike, ""],
-) -> Float[Array, ""]:
-    """Compute the loss of the Lagrange multiplier of CQL.
-
-    Takes one conservative loss, returns one loss of its multiplier.
-
-    ::
-
-        L = -α (g - ḡ),   α = exp(`log_temperature`)
-
-    The critic's loss is the TD loss plus :math:`α (g - ḡ)`, with the gradient of
-    :math:`α` stopped. The multiplier rises while :math:`g`, whose gradient is stopped
-    here, is above its target, and falls while it is below.
-
-    Args:
-        log_temperature: Logarithm of the multiplier, to train, shape `[]`.
-        gap: Conservative loss :math:`g`, such as `cql_loss`, shape `[]`.
-        target_gap: Target :math:`ḡ`, in the unit of the values, such as 5, shape `[]`.
-
-    Returns:
-        Loss, shape `[]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong.
-
-    Example:
-        >>> print(rlaxlib.cql_temperature_loss(0.0, gap=7.0, target_gap=5.0))
-        -2.0
-
-    References:
-        Aviral Kumar and others, *Conservative Q-Learning for Offline Reinforcement
-        Learning*, appendix F, 2020. https://arxiv.org/abs/2006.04779
-    """
-    return -jnp.exp(log_temperature) * stop_gradient(gap - target_gap)

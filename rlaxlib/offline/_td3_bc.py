@@ -1,7 +1,8 @@
 """Actor-critic with behaviour cloning: TD3+BC and ReBRAC.
 
 A deterministic policy maximises the critic and stays close to the data's actions.
-ReBRAC lowers the critic's target by the distance to the data's next action as well.
+ReBRAC lowers the critic's target by the distance to the data's next action as well:
+:math:`y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib import arrays, policies
+from rlaxlib import arrays
 from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, AxisName, Float
 
-__all__ = ["rebrac_critic_target", "td3_bc_loss", "td3_bc_weight"]
+__all__ = ["td3_bc_loss", "td3_bc_weight"]
 
 
 @checked
@@ -106,60 +107,3 @@ def td3_bc_weight(
     scale = arrays.masked_mean(jnp.abs(q), axis_name=axis_name)
     # Values are all 0 where the last layer is initialised to 0.
     return jax.lax.stop_gradient(safe.divide(alpha, scale, otherwise=alpha))
-
-
-@checked
-def rebrac_critic_target(
-    r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [-1, 1]"],
-    q_t: Float[ArrayLike, "[...] or [N, ...]"],
-    a_t: Float[ArrayLike, "..., D"],
-    data_a_t: Float[ArrayLike, "..., D"],
-    penalty_weight: Float[ArrayLike, "in [0, inf)"],
-    *,
-    stop_target_gradients: bool = True,
-) -> Float[Array, "..."]:
-    """Compute the critic target of ReBRAC.
-
-    Takes transitions, returns the target of each.
-
-    ::
-
-        y = r_t + γ_t (min_i q_i(s_t, a'_t) - β_2 ‖a'_t - a_t‖²)
-
-    The next action :math:`a'_t` is the target policy's, with the clipped noise of TD3;
-    :math:`a_t` is the data's. With :math:`β_2 = 0` this is `td3_critic_target`.
-
-    Args:
-        r_t: Reward, shape `[...]`.
-        discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[...]`. Leave
-            out truncated transitions: the data has no next action for them.
-        q_t: Value of the next action, shape `[...]`; or by N critics, `[N, ...]`.
-        a_t: Next action :math:`a'_t` of the target policy, shape `[..., D]`.
-        data_a_t: Next action :math:`a_t` in the data, shape `[..., D]`.
-        penalty_weight: Weight :math:`β_2` of the penalty, in [0, inf), shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the target.
-
-    Returns:
-        Target :math:`y` of all critics, shape `[...]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> q_t, a_t = jnp.array([4.0, 6.0]), jnp.array([0.0, 0.0])
-        >>> target = rlaxlib.rebrac_critic_target
-        >>> print(target(1.0, 0.5, q_t, a_t + 1.0, a_t, penalty_weight=0.5))
-        2.5
-
-    References:
-        Denis Tarasov and others, *Revisiting the Minimalist Approach to Offline
-        Reinforcement Learning*, 2023. https://arxiv.org/abs/2305.09836
-    """
-    distance = jnp.sum(jnp.square(a_t - data_a_t), axis=-1)
-    return policies.td3_critic_target(
-        r_t,
-        discount_t,
-        q_t - penalty_weight * distance,
-        stop_target_gradients=stop_target_gradients,
-    )

@@ -11,17 +11,16 @@
   `simple_policy_loss`,
   `discovered_policy_loss`.
 - SAC: `sac_critic_target`, `sac_policy_loss`, `sac_temperature_loss`.
-- Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`,
-  `discrete_sac_temperature_loss`.
-- TD3: `td3_critic_target`, `td3_target_action`.
+- Discrete SAC: `discrete_sac_value`, `discrete_sac_policy_loss`.
+- TD3: `td3_target_action`, `dpg_loss`.
 - MPO: `mpo_loss`, `gaussian_mpo_loss`, `categorical_mpo_loss`,
   `mpo_compute_weights_and_temperature_loss`.
-- V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`, `get_top_k_weights`.
+- V-MPO: `vmpo_loss`, `vmpo_compute_weights_and_temperature_loss`.
 - KL constraints with Lagrange multipliers: `kl_constraint_loss`,
   `compute_parametric_kl_penalty_and_dual_loss`.
 - Cost constraints (PID Lagrangian): `pid_lagrangian`.
 - Policy improvement by planning (CMPO of Muesli, Gumbel MuZero): `cmpo_policy_targets`,
-  `cmpo_sample_weights`, `completed_q_values`, `gumbel_policy_targets`.
+  `mixed_value`, `gumbel_policy_targets`.
 - Trust regions (TRPO, natural gradients, CPO, ACER): `fisher_vector_product`,
   `trust_region_step_size`, `backtracking_line_search`, `cpo_step`, `acer_trust_region`.
 - GFlowNets: `trajectory_balance_loss`, `sub_trajectory_balance_loss`.

@@ -34,20 +34,19 @@ __all__ = [
 class RatioOutputs(NamedTuple):
     """Statistics of a policy update by probability ratios.
 
-    All losses of ratios return them: PPO and its variants, CISPO, SAPO and GMPO.
+    All losses of ratios return them: PPO and its variants, CISPO, SAPO and GMPO. The
+    mean of `kl_loss(old_log_prob, log_prob)` estimates :math:`KL(π_old ‖ π)`.
 
     Attributes:
         log_ratio: Log-ratios :math:`log ρ_t`, shape `[...]`.
         ratio: Ratios :math:`ρ_t = π(a_t)/π_old(a_t)`, at most :math:`e^40`, 0 if
             ignored, shape `[...]`.
         clipped: True where the loss clips the ratio, shape `[...]`.
-        approximate_kl: Estimates :math:`ρ_t - 1 - log ρ_t` of the KL, shape `[...]`.
     """
 
     log_ratio: Float[Array, "..."]
     ratio: Float[Array, "..."]
     clipped: Bool[Array, "..."]
-    approximate_kl: Float[Array, "..."]
 
 
 class PpoValueOutputs(NamedTuple):
@@ -132,7 +131,7 @@ def ppo_clip_loss(
     clipped = ((adv > 0) & (ratio > high)) | ((adv < 0) & (ratio < low))
     if dual_clip is not None:
         clipped |= (adv < 0) & (ratio > dual_clip)
-    return loss, RatioOutputs(log_ratio, ratio, clipped, ratios.k3(log_ratio))
+    return loss, RatioOutputs(log_ratio, ratio, clipped)
 
 
 @checked

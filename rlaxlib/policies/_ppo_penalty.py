@@ -72,7 +72,7 @@ def ppo_penalty_loss(
     old_log_prob, adv = stop_if(stop_target_gradients, (old_log_prob, adv))
     outputs = _compare(log_prob, old_log_prob)
     if kl is None:
-        kl = outputs.approximate_kl
+        kl = ratios.k3(outputs.log_ratio)
     return coefficient * kl - outputs.ratio * adv, outputs
 
 
@@ -244,4 +244,4 @@ def discovered_policy_loss(
 def _compare(log_prob: Array, old_log_prob: Array) -> RatioOutputs:
     """Return log-ratios, and the statistics that follow from them."""
     x = ratios.log_ratio(log_prob, old_log_prob)
-    return RatioOutputs(x, ratios.ratio(x), x > ratios.BOUND, ratios.k3(x))
+    return RatioOutputs(x, ratios.ratio(x), x > ratios.BOUND)

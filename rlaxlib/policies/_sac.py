@@ -23,12 +23,10 @@ from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Key
 
 __all__ = [
     "discrete_sac_policy_loss",
-    "discrete_sac_temperature_loss",
     "discrete_sac_value",
     "sac_critic_target",
     "sac_policy_loss",
     "sac_temperature_loss",
-    "td3_critic_target",
     "td3_target_action",
 ]
 
@@ -52,8 +50,9 @@ def sac_critic_target(
         y = r_t + γ_t (min_i q_i(s_t, a_t) - α log π(a_t | s_t)),
         a_t ~ π(· | s_t)
 
-    Sample the next action from the current policy. With :math:`α = 0` this is
-    `td3_critic_target`. For REDQ, pass `subset_minimum(key, q_t, 2)` as `q_t`.
+    Sample the next action from the current policy. For REDQ, pass
+    `subset_minimum(key, q_t, 2)` as `q_t`. The target of TD3 has no entropy bonus, and
+    the next action of `td3_target_action`.
 
     Args:
         r_t: Reward, shape `[...]`.
@@ -79,46 +78,6 @@ def sac_critic_target(
     """
     v_t = _minimum(q_t, r_t) - temperature * log_prob_t
     target = r_t + streams.bootstrap(discount_t, v_t)
-    return stop_if(stop_target_gradients, target)
-
-
-@checked
-def td3_critic_target(
-    r_t: Float[ArrayLike, "..."],
-    discount_t: Float[ArrayLike, "... in [-1, 1]"],
-    q_t: Float[ArrayLike, "[...] or [N, ...]"],
-    *,
-    stop_target_gradients: bool = True,
-) -> Float[Array, "..."]:
-    """Compute the clipped double-Q critic target of TD3.
-
-    Takes transitions, returns the target of each.
-
-    ::
-
-        y = r_t + γ_t min_i q_i(s_t, a_t)
-
-    The next action is a `td3_target_action`. The minimum bounds the overestimation.
-
-    Args:
-        Other arguments: as `sac_critic_target`.
-
-    Returns:
-        Target :math:`y` of all critics, shape `[...]`.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> print(rlaxlib.td3_critic_target(1.0, 0.5, jnp.array([4.0, 6.0])))
-        3.0
-
-    References:
-        Scott Fujimoto, Herke van Hoof and David Meger, *Addressing Function
-        Approximation Error in Actor-Critic Methods*, 2018.
-        https://arxiv.org/abs/1802.09477
-    """
-    target = r_t + streams.bootstrap(discount_t, _minimum(q_t, r_t))
     return stop_if(stop_target_gradients, target)
 
 
@@ -239,6 +198,10 @@ def sac_temperature_loss(
     :math:`log α` in place of :math:`α`, with the same optimum: the temperature then
     moves as fast when it is small.
 
+    Discrete SAC sums over the actions: pass `-softmax().entropy(logits)` as `log_prob`.
+    Its target is 0.98 of the maximum entropy, :math:`log A` for A legal actions. If the
+    target is out of reach, the temperature grows without bound.
+
     Args:
         log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
         log_prob: Log-density of an action sampled from the policy, shape `[...]`.
@@ -259,6 +222,9 @@ def sac_temperature_loss(
     References:
         Tuomas Haarnoja and others, *Soft Actor-Critic Algorithms and Applications*,
         section 5, 2018. https://arxiv.org/abs/1812.05905
+
+        Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
+        https://arxiv.org/abs/1910.07207
     """
     deficit = jax.lax.stop_gradient(log_prob + target_entropy)
     factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
@@ -348,57 +314,6 @@ def discrete_sac_policy_loss(
     """
     q, temperature = jax.lax.stop_gradient((q, temperature))
     return -_soft_value(logits, q, temperature, action_mask)
-
-
-@checked
-def discrete_sac_temperature_loss(
-    log_temperature: Float[ArrayLike, ""],
-    logits: Float[ArrayLike, "..., A"],
-    target_entropy: Float[ArrayLike, "[] or [...]"],
-    kind: Literal["alpha", "log_alpha"] = "alpha",
-    *,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-    action_mask: Bool[ArrayLike, "[A] or [..., A]"] | None = None,
-) -> Float[Array, "..."]:
-    """Compute the temperature loss of discrete soft actor-critic (discrete SAC).
-
-    Takes states, returns the loss of each.
-
-    ::
-
-        L = -α ∑_a π(a) (log π(a) + H̄) = α (H(π) - H̄),
-        α = exp(`log_temperature`)
-
-    The paper's target is 0.98 of the maximum entropy, :math:`log A` for A legal
-    actions. If it is out of reach, the temperature grows without bound.
-
-    Args:
-        log_temperature: Logarithm of the temperature, to be trained, shape `[]`.
-        logits: Logits of the policy, whose gradient is stopped, shape `[..., A]`.
-        target_entropy: Target entropy :math:`H̄` in nats, shape `[]` or `[...]`.
-        kind: `"alpha"`, or `"log_alpha"` for the logarithm in its place.
-        sample_mask: False for states to ignore, shape `[...]`; or None.
-        action_mask: True for legal actions, shape `[A]` or `[..., A]`; or None.
-
-    Returns:
-        Loss, shape `[...]`, 0 for ignored states.
-
-    Raises:
-        ArgumentError: If a shape, dtype or option is wrong.
-
-    Example:
-        >>> loss = rlaxlib.discrete_sac_temperature_loss(0.0, jnp.zeros(4), 0.0)
-        >>> print(loss.round(4))
-        1.3863
-
-    References:
-        Petros Christodoulou, *Soft Actor-Critic for Discrete Action Settings*, 2019.
-        https://arxiv.org/abs/1910.07207
-    """
-    entropy = distributions.softmax().entropy(logits, action_mask=action_mask)
-    excess = jax.lax.stop_gradient(entropy - target_entropy)
-    factor = jnp.exp(log_temperature) if kind == "alpha" else log_temperature
-    return factor * excess
 
 
 def _minimum(q: Array, like: Array) -> Array:

@@ -1,13 +1,11 @@
 """Policy targets from action values: CMPO (Muesli) and Gumbel MuZero.
 
-- `cmpo_policy_targets`, `cmpo_sample_weights`: CMPO, over all actions or from samples.
-- `mixed_value`, `completed_q_values`, `gumbel_policy_targets`: Gumbel MuZero, after a
-  tree search.
+- `cmpo_policy_targets`: CMPO.
+- `mixed_value`, `gumbel_policy_targets`: Gumbel MuZero, after a tree search.
 
 Train the policy towards the targets with `categorical_cross_entropy` or
-`categorical_kl_divergence`; for sampled actions, with
-`sampled_policy_distillation_loss`. All functions take one state: map them over a batch
-with `jax.vmap`.
+`categorical_kl_divergence`. All functions take one state: map them over a batch with
+`jax.vmap`.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Real, Static
 
 __all__ = [
     "cmpo_policy_targets",
-    "cmpo_sample_weights",
-    "completed_q_values",
     "gumbel_policy_targets",
     "mixed_value",
 ]
@@ -82,55 +78,6 @@ def cmpo_policy_targets(
 
 
 @checked
-def cmpo_sample_weights(
-    sample_q_values: Float[ArrayLike, "N"],
-    v: Float[ArrayLike, ""],
-    clip: Float[ArrayLike, "in [0, inf]"] = 1.0,
-    z_init: Float[ArrayLike, "in (0, inf)"] = 1.0,
-    *,
-    stop_target_gradients: bool = True,
-) -> Float[Array, "N"]:
-    """Compute the weights of sampled actions for clipped MPO (CMPO) of Muesli.
-
-    Takes the sampled actions of one state, returns the weight of each.
-
-    ::
-
-        w_i = e_i / z̃_i,   e_i = exp(clip(q_i - v, -c, c)),
-        z̃_i = (1/N) (z_init + ∑_{j ≠ i} e_j)
-
-    :math:`w_i` estimates the ratio of `cmpo_policy_targets` to the prior. Train by
-    `sampled_policy_distillation_loss` on a `PolicyTarget`.
-
-    Args:
-        sample_q_values: Values :math:`q_i` of N actions sampled from the prior, shape
-            `[N]`.
-        v: Value :math:`v` of the prior, shape `[]`.
-        clip: Bound :math:`c`, in [0, inf], shape `[]`. Above 5, weights lose precision.
-        z_init: Initial estimate of the normaliser, in (0, inf), shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of the weights.
-
-    Returns:
-        Weights :math:`w_i`, about 1, shape `[N]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype, concrete `clip` or `z_init` is wrong.
-
-    Example:
-        >>> weights = rlaxlib.cmpo_sample_weights(jnp.log(jnp.array([1.0, 2.0])), v=0.0)
-        >>> print(weights)  # 2 / (1 + 2), and 4 / (1 + 1).
-        [0.6666667 2.       ]
-
-    References:
-        Matteo Hessel and others, *Muesli: Combining Improvements in Policy
-        Optimization*, section 4.2, 2021. https://arxiv.org/abs/2104.06159
-    """
-    e = jnp.exp(jnp.clip(sample_q_values - v, -clip, clip))
-    z = (z_init + jnp.sum(e) - e) / e.size
-    return stop_if(stop_target_gradients, e / z)
-
-
-@checked
 def mixed_value(
     logits: Float[ArrayLike, "A"],
     q: Float[ArrayLike, "A"],
@@ -148,10 +95,16 @@ def mixed_value(
         v_mix = (v + n m) / (1 + n),   n = ∑_b N(b),
         m = (∑_{N(a) > 0} π(a) q(a)) / ∑_{N(a) > 0} π(a)
 
-    It is the value of unvisited actions in `completed_q_values`.
+    It is the value of unvisited actions in `gumbel_policy_targets`, which then neither
+    favours nor avoids them.
 
     Args:
-        Other arguments: as `completed_q_values`.
+        logits: Logits of the policy :math:`π`, minus infinity for illegal actions,
+            shape `[A]`.
+        q: Action values from the search, ignored for unvisited actions, shape `[A]`.
+        visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
+        v: Value :math:`v` of the state from the network, shape `[]`.
+        action_mask: True where an action is legal, shape `[A]`; or None if all are.
 
     Returns:
         Value :math:`v_mix`, shape `[]`; :math:`v` if no legal action was visited.
@@ -177,57 +130,6 @@ def mixed_value(
 
 
 @checked
-def completed_q_values(
-    logits: Float[ArrayLike, "A"],
-    q: Float[ArrayLike, "A"],
-    visits: Real[ArrayLike, "A in [0, inf)"],
-    v: Float[ArrayLike, ""],
-    *,
-    action_mask: Bool[ArrayLike, "A"] | None = None,
-) -> Float[Array, "A"]:
-    """Complete the action values of a search with values for unvisited actions.
-
-    Takes one state, returns the value of each action.
-
-    ::
-
-        q̄(a) = { q(a)    if N(a) > 0
-                { v_mix   otherwise
-
-    The `mixed_value` :math:`v_mix` is the network's value of the state, mixed with
-    those that the search found, so that `gumbel_policy_targets` neither favours nor
-    avoids unvisited actions. For :math:`v` in its place, as the options of mctx allow,
-    use `jnp.where(visits > 0, q, v)`.
-
-    Args:
-        logits: Logits of the policy :math:`π`, minus infinity for illegal actions,
-            shape `[A]`.
-        q: Action values from the search, ignored for unvisited actions, shape `[A]`.
-        visits: Visit counts :math:`N`, in [0, inf), ignored if illegal, shape `[A]`.
-        v: Value :math:`v` of the state from the network, shape `[]`.
-        action_mask: True where an action is legal, shape `[A]`; or None if all are.
-
-    Returns:
-        Values :math:`q̄`, shape `[A]`; :math:`v_mix` for illegal actions.
-
-    Raises:
-        ArgumentError: If a shape, dtype or NumPy visit count is wrong.
-
-    Example:
-        >>> q, visits = jnp.array([2.0, 6.0, jnp.nan]), jnp.array([1, 2, 0])
-        >>> print(rlaxlib.completed_q_values(jnp.zeros(3), q, visits, 0.0))
-        [2. 6. 3.]
-
-    References:
-        Ivo Danihelka and others, *Policy Improvement by Planning with Gumbel*, equation
-        10 and appendix D, 2022. https://openreview.net/forum?id=bERaNdoegnO
-    """
-    visited = legality.legal(logits, action_mask) & (visits > 0)
-    v_mix = mixed_value(logits=logits, q=q, visits=visits, v=v, action_mask=action_mask)
-    return jnp.where(visited, q, v_mix)
-
-
-@checked
 def gumbel_policy_targets(
     logits: Float[ArrayLike, "A"],
     q: Float[ArrayLike, "A"],
@@ -246,11 +148,13 @@ def gumbel_policy_targets(
 
     ::
 
-        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x
+        π' = softmax(logits + σ(q̄)),   σ(x) = (c_visit + max_b N(b)) c_scale x,
+        q̄(a) = { q(a)    if N(a) > 0
+                { v_mix   otherwise
 
-    :math:`q̄` are the `completed_q_values`, under which the target is never worse than
-    the policy. For :math:`q̄` in [0, 1], the paper has :math:`c_scale` 1 on board games
-    and 0.1 on Atari.
+    :math:`v_mix` is the `mixed_value`. Under the completed values :math:`q̄`, the target
+    is never worse than the policy. For :math:`q̄` in [0, 1], the paper has
+    :math:`c_scale` 1 on board games and 0.1 on Atari.
 
     Args:
         logits: Logits of the policy, shape `[A]`.
@@ -281,9 +185,8 @@ def gumbel_policy_targets(
         3.4 and section 4, 2022. https://openreview.net/forum?id=bERaNdoegnO
     """
     legal = legality.legal(logits, action_mask)
-    completed = completed_q_values(
-        logits=logits, q=q, visits=visits, v=v, action_mask=legal
-    )
+    v_mix = mixed_value(logits=logits, q=q, visits=visits, v=v, action_mask=legal)
+    completed = jnp.where(legal & (visits > 0), q, v_mix)
     if rescale_values:
         completed = _rescale(completed, legal)
     # Large values would round the logits away.

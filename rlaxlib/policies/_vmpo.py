@@ -2,7 +2,6 @@
 
 - `vmpo_loss`: the whole loss, given log-probabilities, advantages and divergences.
 - `vmpo_compute_weights_and_temperature_loss`: the E-step alone.
-- `get_top_k_weights`: the selection of the steps with the highest advantages.
 
 V-MPO has one action a state, so its weights are over the steps of a batch. These
 functions take the whole batch at once, of any number of axes. If it is sharded over
@@ -22,11 +21,7 @@ from rlaxlib.policies import _shared
 from rlaxlib.policies._mpo import MpoOutputs
 from rlaxlib.policies._shared import KlConstraints, LagrangePenalty, Projection
 
-__all__ = [
-    "get_top_k_weights",
-    "vmpo_compute_weights_and_temperature_loss",
-    "vmpo_loss",
-]
+__all__ = ["vmpo_compute_weights_and_temperature_loss", "vmpo_loss"]
 
 
 @checked
@@ -200,54 +195,6 @@ def vmpo_compute_weights_and_temperature_loss(
     loss = jnp.where(mass == 0, 0, loss)
     weights = stop_if(use_stop_gradient, safe.divide(raised, mass))
     return loss, weights, count
-
-
-@checked
-def get_top_k_weights(
-    top_k_fraction: Float[ArrayLike, "in (0, 1]"],
-    restarting_weights: Float[ArrayLike, "... in {0, 1}"],
-    scaled_advantages: Float[ArrayLike, "..."],
-    axis_name: AxisName | None = None,
-    use_stop_gradient: bool = True,
-) -> Float[Array, "..."]:
-    """Select the steps of highest advantage, as V-MPO does.
-
-    Takes a batch of steps, returns 1 or 0 for each step.
-
-    ::
-
-        y_t = { 1   if Â_t is among the ⌊f N⌋ highest of the N valid steps
-              { 0   otherwise
-
-    Args:
-        top_k_fraction: Fraction :math:`f`, in (0, 1], rounded down to 1 step at least,
-            shape `[]`.
-        restarting_weights: Whether to use each time step, in {0, 1}, 0 to ignore it,
-            shape `[...]`.
-        scaled_advantages: Advantages on any scale; ties go to the first, shape `[...]`.
-        axis_name: Mapped axis name, or names, over which the batch is sharded; or None.
-        use_stop_gradient: Has no effect, as the selection has no gradient.
-
-    Returns:
-        1 for selected steps and 0 for all others, shape `[...]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong.
-
-    Example:
-        >>> advantages = jnp.array([3.0, 1.0, 2.0, 9.0])
-        >>> print(rlaxlib.get_top_k_weights(0.5, jnp.ones(4), advantages))
-        [1. 0. 0. 1.]
-
-    References:
-        H. Francis Song and others, *V-MPO: On-Policy Maximum a Posteriori Policy
-        Optimization for Discrete and Continuous Control*, section 4.1, 2020.
-        https://arxiv.org/abs/1909.12238
-    """
-    del use_stop_gradient
-    chosen = _top_k(top_k_fraction, scaled_advantages, restarting_weights, axis_name)
-    weights = chosen.astype(jnp.result_type(restarting_weights, scaled_advantages))
-    return weights
 
 
 def _top_k(

@@ -1,16 +1,14 @@
 """Pairs of a transform and its inverse: predefined, with bins, and composed.
 
 `apply` maps returns to the space in which a network learns, `apply_inv` maps back. That
-space holds transformed values (`SIGNED_HYPERBOLIC_PAIR`, `SYMLOG_PAIR` and others) or
-distributions over bins (`twohot_pair`, `hl_gauss_pair`, `muzero_pair`,
-`unbiased_transform_pair`).
+space holds transformed values (`SIGNED_HYPERBOLIC_PAIR`, `SIGNED_LOGP1_PAIR`) or
+distributions over bins (`twohot_pair`, `muzero_pair`, `unbiased_transform_pair`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +19,7 @@ from rlaxlib._core import checks, dtypes
 from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
-from rlaxlib.transforms import _hl_gauss, _shared, _squashing
+from rlaxlib.transforms import _shared, _squashing
 
 __all__ = [
     "DISCOUNT_TRANSFORM_PAIR",
@@ -29,10 +27,8 @@ __all__ = [
     "IDENTITY_PAIR",
     "SIGNED_HYPERBOLIC_PAIR",
     "SIGNED_LOGP1_PAIR",
-    "SYMLOG_PAIR",
     "TxPair",
     "compose_tx",
-    "hl_gauss_pair",
     "muzero_pair",
     "outside_support",
     "twohot_pair",
@@ -41,7 +37,6 @@ __all__ = [
 
 
 Transform = Callable[..., Array]
-_NUMBER = Float[ArrayLike, ""]
 
 
 class TxPair(FunctionTuple):
@@ -138,57 +133,7 @@ def twohot_pair(
         Planning with a Learned Model*, appendix F, 2019.
         https://arxiv.org/abs/1911.08265
     """
-    return TwohotPair(_number(min_value), _number(max_value), num_bins)
-
-
-@checked
-def hl_gauss_pair(
-    min_value: Float[ArrayLike, "in (-inf, inf)"],
-    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"],
-    num_bins: Static[int, "in [2, inf)"],
-    stddev_ratio: Float[ArrayLike, "in (0, inf)"] = 0.75,
-) -> TxPair:
-    """Make a pair that encodes values as Gaussians over bins (HL-Gauss).
-
-    Takes the range of the bins, returns a transform and its inverse.
-
-    ::
-
-        f(x)_k ∝ Φ((e_{k+1} - x) / σ) - Φ((e_k - x) / σ),
-        f⁻¹(p) = ∑_k p_k (e_k + e_{k+1}) / 2,   e_k = e_0 + k w,   σ = s w
-
-    It combines `transform_to_hl_gauss` and `transform_from_hl_gauss`. With
-    `compose_tx(SYMLOG_PAIR, hl_gauss_pair(...))`, the range is on the scale of symlog.
-    The outermost bins end at the ends of the range; the outermost bins of `twohot_pair`
-    are centred there.
-
-    Args:
-        min_value: First edge :math:`e_0`, finite, shape `[]`.
-        max_value: Last edge :math:`e_K`, finite, in (`min_value`, inf), shape `[]`.
-        num_bins: Number of bins :math:`K`, in [2, inf).
-        stddev_ratio: Standard deviation :math:`s`, in (0, inf), in widths of a bin,
-            shape `[]`.
-
-    Returns:
-        A pair that maps `[...]` to `[..., num_bins]`, and back.
-
-    Raises:
-        ArgumentError: If a setting is wrong, or a shape or dtype when called.
-
-    Example:
-        >>> pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, num_bins=40)
-        >>> print(pair.apply(3.2).shape, pair.apply_inv(pair.apply(3.2)).round(3))
-        (40,) 3.2
-
-    References:
-        Ehsan Imani and Martha White, *Improving Regression Performance with
-        Distributional Losses*, 2018. https://arxiv.org/abs/1806.04613
-
-        Jesse Farebrother and others, *Stop Regressing: Training Value Functions via
-        Classification for Scalable Deep RL*, 2024. https://arxiv.org/abs/2403.03950
-    """
-    low, high, ratio = map(_number, (min_value, max_value, stddev_ratio))
-    return HlGaussPair(low, high, num_bins, ratio)
+    return TwohotPair(_shared.number(min_value), _shared.number(max_value), num_bins)
 
 
 @checked
@@ -382,47 +327,11 @@ class TwohotPair(TxPair):
         return _shared.decode(probs, self.bins())
 
     def _outside(self, x: Array) -> Array:
-        return _beyond(x, self.min_value, self.max_value)
+        return _shared.beyond(x, self.min_value, self.max_value)
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
-        low, high = self.min_value, self.max_value
-        checks.fit(min_value=(low, _NUMBER), max_value=(high, _NUMBER))
-        return _shared.equal_bins(low, high, self.num_bins)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class HlGaussPair(TxPair):
-    """A Gaussian encoding over bins."""
-
-    min_value: ArrayLike
-    max_value: ArrayLike
-    num_bins: int = dataclasses.field(metadata={"static": True})
-    stddev_ratio: ArrayLike
-
-    @checked(compiled=False)
-    def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:
-        return _hl_gauss.transform_to_hl_gauss(
-            scalar=scalar,
-            min_value=self.min_value,
-            max_value=self.max_value,
-            num_bins=self.num_bins,
-            stddev_ratio=self.stddev_ratio,
-        )
-
-    @checked(compiled=False)
-    def apply_inv(self, probs: Float[ArrayLike, "..., K in [0, 1]"]) -> Array:
-        checks.fit(probs=(probs, Float[ArrayLike, f"..., {self.num_bins}"]))
-        return _hl_gauss.transform_from_hl_gauss(
-            probs=probs,
-            min_value=self.min_value,
-            max_value=self.max_value,
-            num_bins=self.num_bins,
-        )
-
-    def _outside(self, x: Array) -> Array:
-        return _beyond(x, self.min_value, self.max_value)
+        return _shared.equal_bins(self.min_value, self.max_value, self.num_bins)
 
 
 @jax.tree_util.register_dataclass
@@ -444,24 +353,13 @@ class UnbiasedTransformPair(TxPair):
 
     def _outside(self, x: Array) -> Array:
         bins = self.bins()
-        return _beyond(x, bins[0], bins[-1])
+        return _shared.beyond(x, bins[0], bins[-1])
 
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
         # They are constants of the program, with or without guards of its data.
         with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
             return self.tx.apply_inv(self.twohot.bins())
-
-
-def _number(x: Any) -> Any:
-    """Return a concrete scalar as a Python number, which can be hashed."""
-    return x if isinstance(x, Tracer) else float(x)
-
-
-def _beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """Return which values are outside a range, rounded to their dtype, or NaN."""
-    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
-    return ~((x >= low) & (x <= high))
 
 
 def _through(functions: Sequence[Transform], x: ArrayLike) -> Array:
@@ -490,10 +388,7 @@ IDENTITY_PAIR = ElementwisePair(_squashing.identity, _squashing.identity)
 """The identity transform."""
 
 SIGNED_LOGP1_PAIR = ElementwisePair(_squashing.signed_logp1, _squashing.signed_expm1)
-"""`signed_logp1` and its inverse `signed_expm1`."""
-
-SYMLOG_PAIR = ElementwisePair(_squashing.symlog, _squashing.symexp)
-"""`symlog` and its inverse `symexp`: `SIGNED_LOGP1_PAIR` by the names of DreamerV3."""
+"""`signed_logp1` and its inverse `signed_expm1`: symlog and symexp of DreamerV3."""
 
 SIGNED_HYPERBOLIC_PAIR = ElementwisePair(
     _squashing.signed_hyperbolic, _squashing.signed_parabolic

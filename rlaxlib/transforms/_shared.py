@@ -1,4 +1,4 @@
-"""What the chapters of transforms share: two-hot encoding, and equal bins."""
+"""What the chapters of transforms share: bins, their means, two-hot encoding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from rlaxlib._core import safe
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Shaped
 
@@ -19,6 +19,8 @@ def equal_bins(low: ArrayLike, high: ArrayLike, num_bins: int) -> Any:
     Within a program, bins may round differently at each use, which makes probabilities
     negative. If the bounds are symmetric, so are the bins.
     """
+    number = Float[ArrayLike, ""]
+    checks.fit(min_value=(low, number), max_value=(high, number))
     weight = np.linspace(0, 1, num_bins)
     if not isinstance(low, Tracer) and not isinstance(high, Tracer):
         return np.float64(low) * weight[::-1] + np.float64(high) * weight
@@ -65,3 +67,14 @@ def two_hot(x: Array, b: Array) -> Array:
     upper = jnp.where(outside, 0, (x - low) / (high - low))
     none = jnp.zeros_like(x)
     return jnp.append(lower, none, axis=-1) + jnp.append(none, upper, axis=-1)
+
+
+def number(x: Any) -> Any:
+    """Return a concrete scalar as a Python number, which can be hashed."""
+    return x if isinstance(x, Tracer) else float(x)
+
+
+def beyond(x: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """Return which values are outside a range, rounded to their dtype, or NaN."""
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (low, high))
+    return ~((x >= low) & (x <= high))

@@ -25,8 +25,6 @@ __all__ = [
     "signed_hyperbolic",
     "signed_logp1",
     "signed_parabolic",
-    "symexp",
-    "symlog",
 ]
 
 
@@ -122,7 +120,7 @@ def logit(x: Float[ArrayLike, "... in [0, 1]"]) -> Float[Array, "..."]:
 
 @checked
 def signed_logp1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-    """Compute the signed logarithm (symlog).
+    """Compute the signed logarithm (symlog of DreamerV3).
 
     Takes values of any shape, returns one value for each.
 
@@ -180,66 +178,6 @@ def signed_expm1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
         2023. https://arxiv.org/abs/2301.04104
     """
     return _with_sign(jnp.expm1(jnp.abs(x)), x)
-
-
-@checked
-def symlog(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-    """Compute the symlog transform of DreamerV3, equal to `signed_logp1`.
-
-    Takes values of any shape, returns one value for each.
-
-    ::
-
-        f(x) = sign(x) log(|x| + 1)
-
-    Args:
-        x: Values, shape `[...]`.
-
-    Returns:
-        Transformed values, shape `[...]`.
-
-    Raises:
-        ArgumentError: If `x` has the wrong dtype.
-
-    Example:
-        >>> print(rlaxlib.symlog(jnp.array([1.0 - jnp.e, 0.0])).round(4))
-        [-1.  0.]
-
-    References:
-        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
-        2023. https://arxiv.org/abs/2301.04104
-    """
-    return signed_logp1(x=x)
-
-
-@checked
-def symexp(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-    """Compute the symexp transform of DreamerV3, equal to `signed_expm1`.
-
-    Takes values of any shape, returns one value for each.
-
-    ::
-
-        f(x) = sign(x) (e^{|x|} - 1)
-
-    Args:
-        x: Values, shape `[...]`. Beyond ±88, the result overflows in single precision.
-
-    Returns:
-        Values on the original scale, shape `[...]`.
-
-    Raises:
-        ArgumentError: If `x` has the wrong dtype.
-
-    Example:
-        >>> print(rlaxlib.symexp(jnp.array([-1.0, 0.0])).round(4))
-        [-1.7183  0.    ]
-
-    References:
-        Danijar Hafner and others, *Mastering Diverse Domains through World Models*,
-        2023. https://arxiv.org/abs/2301.04104
-    """
-    return signed_expm1(x=x)
 
 
 @checked

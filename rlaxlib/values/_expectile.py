@@ -236,7 +236,6 @@ def imputed_expectile_q_learning(
     discount_t: Float[ArrayLike, "in [-1, 1]"],
     dist_q_t_selector: Float[ArrayLike, "N, A"],
     dist_q_t: Float[ArrayLike, "N, A"],
-    num_samples: Static[int, "in [1, inf)"] | None = None,
     *,
     stop_target_gradients: bool = True,
 ) -> Float[Array, ""]:
@@ -246,7 +245,7 @@ def imputed_expectile_q_learning(
 
     ::
 
-        L = ∑_i (1/n) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
+        L = ∑_i (1/N) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| (y_j - x_i(a_{t-1}))²,
         y_j = r_t + γ_t z_j,   a^* = argmax_a s_{1/2}(a),
 
     where the samples :math:`z` are `impute_expectile_samples` of :math:`x'(a^*)`. The
@@ -257,14 +256,13 @@ def imputed_expectile_q_learning(
         tau_q_tm1: Fractions :math:`τ` of all expectiles, in [0, 1], shape `[N]`.
         dist_q_t_selector: Next expectiles :math:`s` to select by, shape `[N, A]`.
         dist_q_t: Next expectiles :math:`x'`, without a gradient, shape `[N, A]`.
-        num_samples: Number :math:`n` of samples, in [1, inf); or None for `N`.
         Other arguments: as `expectile_q_learning`.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If a shape, dtype, concrete value or `num_samples` is wrong.
+        ArgumentError: If a shape, dtype or concrete value is wrong.
 
     Example:
         >>> dist_q_tm1, tau = jnp.array([[2.0, 0.0]] * 3), jnp.array([0.25, 0.5, 0.75])
@@ -279,7 +277,7 @@ def imputed_expectile_q_learning(
     """
     a_t = jnp.argmax(_means(dist_q_t_selector, tau_q_tm1))
     e_t = safe.floored(pick_slice(dist_q_t, a_t, axis=1))
-    y = r_t + discount_t * impute_expectile_samples(e_t, tau_q_tm1, num_samples)
+    y = r_t + discount_t * impute_expectile_samples(e_t, tau_q_tm1)
     x = pick_slice(dist_q_tm1, a_tm1, axis=1)
     return expectile_regression_loss(
         x, tau_q_tm1, y, stop_target_gradients=stop_target_gradients

@@ -23,7 +23,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from rlaxlib import losses
-from rlaxlib._core import checks, indexing, safe, streams
+from rlaxlib._core import indexing, safe, streams
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int, Static
@@ -112,14 +112,12 @@ def quantile_q_learning(
     a_tm1: Int[ArrayLike, "in [0, A)"],
     r_t: Float[ArrayLike, ""],
     discount_t: Float[ArrayLike, "in [-1, 1]"],
-    dist_q_t_selector: Float[ArrayLike, "M, A"] | None,
+    dist_q_t_selector: Float[ArrayLike, "M, A"],
     dist_q_t: Float[ArrayLike, "K, A"],
     huber_param: Float[ArrayLike, "in [0, inf)"] = 0.0,
     stop_target_gradients: bool = True,
     *,
     normalize_huber: Static[bool, ""] = False,
-    weights: Float[ArrayLike, "M in [0, 1]"] | None = None,
-    q_t_selector: Float[ArrayLike, "A"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the quantile Q-learning loss (QR-DQN, IQN).
 
@@ -128,10 +126,12 @@ def quantile_q_learning(
     ::
 
         L = ∑_i (1/K) ∑_j |τ_i - 1[y_j < x_i(a_{t-1})]| ρ_κ(y_j - x_i(a_{t-1})),
-        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a ∑_m w_m s_m(a),
+        y_j = r_t + γ_t x'_j(a^*),   a^* = argmax_a ∑_m s_m(a),
 
     with :math:`ρ_κ` as in `quantile_regression_loss`. With the online network as the
     selector :math:`s`, this is double Q-learning. IQN draws separate samples :math:`s`.
+    To select by action values, such as the weighted means of FQF, pass them as one
+    sample: `q_t[None]`.
 
     Args:
         dist_q_tm1: Quantiles :math:`x` of each action's return, shape `[N, A]`.
@@ -139,21 +139,17 @@ def quantile_q_learning(
         a_tm1: Action taken, in [0, A), shape `[]`.
         r_t: Reward, shape `[]`.
         discount_t: Discount in [-1, 1], 0 where the episode ended, shape `[]`.
-        dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`; or None.
+        dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`.
         dist_q_t: Samples :math:`x'` of each action's next return, shape `[K, A]`.
         huber_param: Huber threshold :math:`κ`, in [0, inf), shape `[]`.
         stop_target_gradients: Whether to stop the gradient of the target.
         normalize_huber: Whether to divide :math:`ρ_κ` by :math:`κ`, if it is not 0.
-        weights: Weights :math:`w` of samples :math:`s`, in [0, 1], shape `[M]`; or None
-            if equal.
-        q_t_selector: Next action values to select by instead, shape `[A]`; or None.
 
     Returns:
         Loss, shape `[]`; NaN if a traced action is outside [0, A).
 
     Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong, a flag traced, or
-            both selectors or none given.
+        ArgumentError: If a shape, dtype or concrete value is wrong or a flag traced.
 
     Example:
         >>> dist_q_tm1, tau = jnp.array([[0.0, 9.0]]), jnp.array([0.25])
@@ -168,14 +164,7 @@ def quantile_q_learning(
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
     """
-    if dist_q_t_selector is None and q_t_selector is not None:
-        a_t = jnp.argmax(q_t_selector)
-    elif dist_q_t_selector is not None and q_t_selector is None:
-        a_t = jnp.argmax(_means(dist_q_t_selector, weights))
-    else:
-        checks.fail(
-            "exactly one of `dist_q_t_selector` and `q_t_selector` must be None"
-        )
+    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=0))
     y = r_t + streams.bootstrap(discount_t, indexing.pick_slice(dist_q_t, a_t, axis=1))
     x = indexing.pick_slice(dist_q_tm1, a_tm1, axis=1)
     step = x, tau_q_tm1, y, huber_param, stop_target_gradients
@@ -239,13 +228,6 @@ def quantile_expected_sarsa(
         return quantile_regression_loss(*step, normalize_huber=normalize_huber)
 
     return safe.dot(pi, jax.vmap(loss, in_axes=1)(y))
-
-
-def _means(dist: Array, weights: Array | None) -> Array:
-    """Return the mean of each action's samples, `[A]`, with these weights or equal."""
-    if weights is None:
-        return jnp.mean(dist, axis=0)
-    return safe.expectation(weights[:, None], dist, axis=0)
 
 
 # --- Fractions. ---

@@ -1,7 +1,7 @@
 """Risk measures and distortions: CVaR, Wang, CPW and the power distortion.
 
 - `conditional_value_at_risk`: CVaR of quantiles, samples or atoms;
-- `wang_fractions`, `cpw_fractions`, `power_fractions`: distortions.
+- `distorted_fractions`: Wang's transform, CPW and the power.
 
 A distortion :math:`β` moves the fractions :math:`τ` of a return distribution. The mean
 of the quantiles :math:`F⁻¹(β(τ))` is then risk-averse or risk-seeking. IQN applies
@@ -12,6 +12,8 @@ Functions here take the quantiles or fractions of one state. Use `jax.vmap` for 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax.scipy import special
@@ -20,12 +22,7 @@ from rlaxlib._core import safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float
 
-__all__ = [
-    "conditional_value_at_risk",
-    "cpw_fractions",
-    "power_fractions",
-    "wang_fractions",
-]
+__all__ = ["conditional_value_at_risk", "distorted_fractions"]
 
 
 @checked
@@ -75,128 +72,65 @@ def conditional_value_at_risk(
 
 
 @checked
-def wang_fractions(
+def distorted_fractions(
     fractions: Float[ArrayLike, "N in [0, 1]"],
     eta: Float[ArrayLike, "in (-inf, inf)"],
+    kind: Literal["wang", "cpw", "power"],
 ) -> Float[Array, "N"]:
-    """Distort fractions by Wang's transform.
+    """Distort fractions by Wang's transform, CPW or a power, for risk-sensitive IQN.
 
     Takes the fractions of one state, returns one fraction for each.
 
     ::
 
-        β(τ) = Φ(Φ⁻¹(τ) + η),
+        β(τ) = { Φ(Φ⁻¹(τ) + η)                           wang
+               { τ^η / (τ^η + (1 - τ)^η)^{1/η}           cpw
+               { τ^{1/(1+|η|)}                           power, η ≥ 0
+               { 1 - (1 - τ)^{1/(1+|η|)}                 power, η < 0
 
-    with the standard normal distribution function :math:`Φ`.
+    with the standard normal distribution function :math:`Φ`. Wang's transform and the
+    power avert risk if :math:`η` is negative, and seek it if positive. Cumulative
+    probability weighting (CPW) takes a positive :math:`η`: below 1 it overweights both
+    tails, 0.71 describes human subjects best, and below about 0.28 it is not monotonic.
 
     Args:
         fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        eta: Shift :math:`η`, finite: averts risk if negative, seeks it if positive,
-            shape `[]`.
+        eta: Strength :math:`η`, finite, shape `[]`: 0 leaves the fractions unchanged,
+            or 1 for `"cpw"`, which requires a positive one.
+        kind: The distortion: `"wang"`, `"cpw"` or `"power"`.
 
     Returns:
         Fractions, each in [0, 1], shape `[N]`.
 
     Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong.
+        ArgumentError: If a shape, dtype, option or concrete value is wrong.
 
     Example:
-        >>> print(rlaxlib.wang_fractions(jnp.array([0.0, 0.5, 1.0]), -1.0).round(2))
-        [0.   0.16 1.  ]
-
-    References:
-        Shaun S. Wang, *A Class of Distortion Operators for Pricing Financial and
-        Insurance Risks*, 2000. https://doi.org/10.2307/253675
-    """
-    inside, tau = _inside(fractions)
-    beta = special.ndtr(special.ndtri(tau) + eta)
-    return jnp.where(inside, beta, fractions)
-
-
-@checked
-def cpw_fractions(
-    fractions: Float[ArrayLike, "N in [0, 1]"],
-    eta: Float[ArrayLike, "in (0, inf)"],
-) -> Float[Array, "N"]:
-    """Distort fractions by cumulative probability weighting (CPW).
-
-    Takes the fractions of one state, returns one fraction for each.
-
-    ::
-
-        β(τ) = τ^η / (τ^η + (1 - τ)^η)^{1/η}
-
-    For :math:`η < 1` this overweights both tails; :math:`η = 0.71` describes human
-    subjects best. Below about 0.28 it is not monotonic.
-
-    Args:
-        fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        eta: Exponent :math:`η`, in (0, inf), shape `[]`.
-
-    Returns:
-        Fractions, each in [0, 1], shape `[N]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong.
-
-    Example:
-        >>> print(rlaxlib.cpw_fractions(jnp.array([0.0, 0.1, 0.9]), 0.71).round(4))
+        >>> fractions = jnp.array([0.0, 0.1, 0.9])
+        >>> print(rlaxlib.distorted_fractions(fractions, 0.71, "cpw").round(4))
         [0.     0.1656 0.7881]
-
-    References:
-        Amos Tversky and Daniel Kahneman, *Advances in Prospect Theory: Cumulative
-        Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
-    """
-    inside, tau = _inside(fractions)
-    beta = tau**eta / (tau**eta + (1 - tau) ** eta) ** (1 / eta)
-    return jnp.where(inside, beta, fractions)
-
-
-@checked
-def power_fractions(
-    fractions: Float[ArrayLike, "N in [0, 1]"],
-    eta: Float[ArrayLike, "in (-inf, inf)"],
-) -> Float[Array, "N"]:
-    """Distort fractions by a power.
-
-    Takes the fractions of one state, returns one fraction for each.
-
-    ::
-
-        β(τ) = { τ^{1/(1+|η|)}             if η ≥ 0
-               { 1 - (1 - τ)^{1/(1+|η|)}   otherwise
-
-    Args:
-        fractions: Fractions :math:`τ` in [0, 1], shape `[N]`.
-        eta: Strength :math:`η`, finite: averts risk if negative, seeks it if
-            positive, shape `[]`.
-
-    Returns:
-        Fractions, each in [0, 1], shape `[N]`.
-
-    Raises:
-        ArgumentError: If a shape, dtype or concrete value is wrong.
-
-    Example:
-        >>> print(rlaxlib.power_fractions(jnp.array([0.0, 0.25, 1.0]), 1.0).round(4))
-        [0.  0.5 1. ]
+        >>> print(rlaxlib.distorted_fractions(fractions, -1.0, "wang").round(4))
+        [0.     0.0113 0.6109]
 
     References:
         Will Dabney and others, *Implicit Quantile Networks for Distributional
         Reinforcement Learning*, 2018. https://arxiv.org/abs/1806.06923
+
+        Shaun S. Wang, *A Class of Distortion Operators for Pricing Financial and
+        Insurance Risks*, 2000. https://doi.org/10.2307/253675
+
+        Amos Tversky and Daniel Kahneman, *Advances in Prospect Theory: Cumulative
+        Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
-    inside, tau = _inside(fractions)
-    exponent = 1 / (1 + jnp.abs(eta))
-    low = -jnp.expm1(exponent * jnp.log1p(-tau))
-    beta = jnp.where(eta >= 0, tau**exponent, low)
+    # 0 and 1 stay, but the formulas have infinite or NaN gradients there.
+    inside = (fractions > 0) & (fractions < 1)
+    tau = jnp.where(inside, fractions, 0.5)
+    if kind == "wang":
+        beta = special.ndtr(special.ndtri(tau) + eta)
+    elif kind == "cpw":
+        beta = tau**eta / (tau**eta + (1 - tau) ** eta) ** (1 / eta)
+    else:
+        exponent = 1 / (1 + jnp.abs(eta))
+        low = -jnp.expm1(exponent * jnp.log1p(-tau))
+        beta = jnp.where(eta >= 0, tau**exponent, low)
     return jnp.where(inside, beta, fractions)
-
-
-def _inside(tau: Array) -> tuple[Array, Array]:
-    """Return which fractions are inside (0, 1), and 1/2 in place of all others.
-
-    Distortions leave 0 and 1 unchanged, but their formulas have infinite or NaN
-    gradients there.
-    """
-    inside = (tau > 0) & (tau < 1)
-    return inside, jnp.where(inside, tau, 0.5)

@@ -1,7 +1,10 @@
 """One-step TD errors.
 
-TD(0), differential TD, Sarsa, expected Sarsa, Q-learning, double Q-learning,
-QV-learning and QVMAX.
+TD(0), Sarsa, expected Sarsa, Q-learning, double Q-learning, QV-learning and QVMAX.
+
+The differential TD error, for average rewards in continuing tasks, is
+`td_learning(v_tm1, r_t - reward_rate, 1.0, v_t)`. Times a step size, it updates the
+rate as well.
 
 All functions return a TD error, the target minus the prediction. Square it for a loss,
 pass it to `huber_loss`, or use its magnitude as a priority for replay.
@@ -23,7 +26,6 @@ from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float, Int
 
 __all__ = [
-    "differential_td_learning",
     "double_q_learning",
     "expected_sarsa",
     "q_learning",
@@ -72,53 +74,6 @@ def td_learning(
         1988. https://doi.org/10.1007/BF00115009
     """
     return td_error(v_tm1, r_t, discount_t, v_t, stop_target_gradients)
-
-
-@checked
-def differential_td_learning(
-    v_tm1: Float[ArrayLike, ""],
-    r_t: Float[ArrayLike, ""],
-    v_t: Float[ArrayLike, ""],
-    reward_rate: Float[ArrayLike, ""],
-    *,
-    stop_target_gradients: bool = True,
-) -> Float[Array, ""]:
-    """Compute the differential TD error of a state value, for average rewards.
-
-    Takes one transition, returns one TD error.
-
-    ::
-
-        δ = r_t - r̄ + v_t - v_{t-1}
-
-    Use it in continuing tasks that maximise the average reward. The same error,
-    off-policy times the importance ratio, updates the rate by :math:`r̄ ← r̄ + η α δ`,
-    with :math:`α` the step size of the values and :math:`η` a factor.
-
-    Args:
-        v_tm1: Differential value of the state, defined up to a constant, shape `[]`.
-        r_t: Reward, shape `[]`.
-        v_t: Differential value of the next state, shape `[]`.
-        reward_rate: Estimate of the average reward per step :math:`r̄`, shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of target and `reward_rate`.
-
-    Returns:
-        TD error :math:`δ`, shape `[]`.
-
-    Raises:
-        ArgumentError: If an argument has the wrong shape or dtype.
-
-    Example:
-        >>> print(rlaxlib.differential_td_learning(1.0, 2.0, 4.0, reward_rate=0.5))
-        4.5
-
-    References:
-        Yi Wan, Abhishek Naik and Richard S. Sutton, *Learning and Planning in
-        Average-Reward Markov Decision Processes*, 2021.
-        https://arxiv.org/abs/2006.16318
-    """
-    one = jnp.ones_like(v_t)
-    return td_error(v_tm1, r_t - reward_rate, one, v_t, stop_target_gradients)
 
 
 @checked

@@ -62,8 +62,8 @@ def takes_one_example(row):
     return all(x and x.is_array and not x.is_open for x in given)
 
 
-# `q_t` is of one critic or several, and a `step_type` may have a batch.
-AMBIGUOUS = ("rebrac_critic_target:one critic", "fix_step_type_on_interruptions:one")
+# A `step_type` may have a batch.
+AMBIGUOUS = ("fix_step_type_on_interruptions:one",)
 ROWS = [x for x in contract.collect() if x.has_arguments and "." not in x.name]
 SINGLE = [x for x in ROWS if takes_one_example(x) and not x.id.startswith(AMBIGUOUS)]
 

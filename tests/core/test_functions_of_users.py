@@ -227,7 +227,9 @@ CALLS = {
     ),
     "zero_policy_targets": lambda f: rlaxlib.zero_policy_targets(Targets(f), KEY, 2),
     # Functions that are not checked, and objects that have a function.
-    "compose_tx": lambda f: rlaxlib.compose_tx(tx(f), rlaxlib.SYMLOG_PAIR).apply(TWO),
+    "compose_tx": lambda f: rlaxlib.compose_tx(tx(f), rlaxlib.SIGNED_LOGP1_PAIR).apply(
+        TWO
+    ),
 }
 
 

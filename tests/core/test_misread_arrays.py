@@ -109,7 +109,7 @@ def test_integers_beyond_32_bits_do_not_wrap():
         with contract.x64(True):
             assert r.periodic_update(new, old, steps, 10) == 0  # 2**32 is 6 mod 10.
     with pytest.raises(ArgumentError, match=r"`counts` is 4294967300"):
-        r.count_bonus(np.array([2**32 + 4]))
+        r.ucb_scores(np.array([2**32 + 4]), np.ones(1, "f4"))
     mask = np.array([True, False])  # Nobody uses the step.
     r.length_weighted_baseline(np.ones(2, "f4"), np.array([1, 2**40]), sample_mask=mask)
     assert r.huber_loss(2**40) == 2.0**40 - 0.5

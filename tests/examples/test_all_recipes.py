@@ -93,7 +93,7 @@ OTHERS = {
         *explored.params("features"),
         apply=explored.features,
         batch=plain.STREAM,
-        state=rlaxlib.RndState(*map(jnp.float32, (5.0, 1.0, 2.0)), jnp.ones(plain.B)),
+        state=jax.vmap(rlaxlib.reward_scale().init)(jnp.zeros(plain.B)),
         discount=0.5,
     ),
     "ngu_rewards": call(

@@ -309,7 +309,7 @@ def test_rewards_of_rnd():
         ROLLOUTS._replace(sample_mask=None),
         ROLLOUTS._replace(sample_mask=None, s_t=ROLLOUTS.s_tm1),
     )
-    state = rlaxlib.RndState(carried=jnp.zeros(B))
+    state = jax.vmap(rlaxlib.reward_scale().init)(jnp.zeros(B))
     rewems, mean, var, count = None, 0.0, 1.0, 1e-4
     for batch in batches:
         x, y = (explored.features(p, batch.s_t) for p in (params, target_params))

@@ -84,7 +84,7 @@ def distillation(q, next_q):
 
 
 def approx_kl(log_prob, old_log_prob):
-    log_ratio = log_prob - old_log_prob
+    log_ratio = stop(log_prob) - old_log_prob  # The loss returns it to be logged.
     return jnp.mean(jnp.exp(log_ratio) - 1 - log_ratio)
 
 

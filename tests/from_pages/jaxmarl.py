@@ -58,7 +58,7 @@ def value_loss(v, old_v, target, epsilon):
 
 
 def statistics(log_prob, old_log_prob, epsilon):
-    log_ratio = log_prob - old_log_prob
+    log_ratio = stop(log_prob) - old_log_prob  # To be logged.
     ratio = jnp.exp(log_ratio)
     clipped = jnp.mean(jnp.abs(ratio - 1) > epsilon)
     return jnp.mean(ratio - 1 - log_ratio), clipped

@@ -89,7 +89,7 @@ def policy_loss(log_prob, old_log_prob, adv):
 
 
 def statistics(log_prob, old_log_prob):
-    log_ratio = log_prob - old_log_prob
+    log_ratio = stop(log_prob) - old_log_prob  # To be logged.
     outside = jnp.abs(jnp.exp(log_ratio) - 1) > 0.2
     return jnp.mean(jnp.exp(log_ratio) - 1 - log_ratio), jnp.mean(outside)
 

@@ -263,7 +263,7 @@ MRQ_PARAMS = tuple(
     )
     for _ in range(2)
 )
-SYMEXP = rlaxlib.unbiased_transform_pair(-2.0, 2.0, M, rlaxlib.SYMLOG_PAIR)
+SYMEXP = rlaxlib.unbiased_transform_pair(-2.0, 2.0, M, rlaxlib.SIGNED_LOGP1_PAIR)
 
 
 def two_hot(x):

@@ -16,7 +16,6 @@ NAMES = [
     "decoupled_ppo_loss",
     "discovered_policy_loss",
     "discrete_sac_policy_loss",
-    "discrete_sac_temperature_loss",
     "discrete_sac_value",
     "ppo_clip_loss",
     "ppo_penalty_loss",
@@ -26,7 +25,6 @@ NAMES = [
     "sac_policy_loss",
     "sac_temperature_loss",
     "simple_policy_loss",
-    "td3_critic_target",
 ]
 ROWS = [row for row in contract.collect() if row.name in NAMES]
 

@@ -23,12 +23,11 @@ def test_only_the_lowest_critic_counts():
     @jax.jit
     def evaluate(q):
         by_q = jax.grad(rlaxlib.sac_policy_loss, argnums=1)(-1.0, q, 0.5)
-        td3 = rlaxlib.td3_critic_target(1.0, 0.5, q)
-        return by_q, td3, rlaxlib.sac_critic_target(1.0, 0.5, q, -3.0, 0.0)
+        return by_q, rlaxlib.sac_critic_target(1.0, 0.5, q, -3.0, 0.0)
 
-    by_q, *targets = evaluate(np.array([4.0, 2.0, 3.0]))
+    by_q, target = evaluate(np.array([4.0, 2.0, 3.0]))
     np.testing.assert_array_equal(by_q, [0.0, -1.0, 0.0])
-    np.testing.assert_array_equal(targets, 2.0)
+    assert target == 2
 
 
 def test_gradient_of_a_target_is_stopped():
@@ -48,9 +47,15 @@ def test_temperature_rises_while_the_entropy_is_below_its_target():
         assert np.sign(-gradient(0.7, log_prob, -2.0)) == direction
 
 
+def discrete_temperature_loss(log_temperature, logits, target_entropy, **mask):
+    """The loss of discrete SAC, in the line of the docstring."""
+    log_prob = -rlaxlib.softmax().entropy(logits, **mask)
+    return rlaxlib.sac_temperature_loss(log_temperature, log_prob, target_entropy)
+
+
 def test_discrete_temperature_rises_while_the_entropy_is_below_its_target():
     entropy = -np.sum(PI * LOG_PI)
-    gradient = jax.jit(jax.grad(rlaxlib.discrete_sac_temperature_loss))
+    gradient = jax.jit(jax.grad(discrete_temperature_loss))
     for target, direction in (entropy + 0.1, 1), (entropy, 0), (entropy - 0.1, -1):
         found = np.asarray(gradient(0.7, LOGITS, np.float32(target)))
         assert np.sign(-found.round(6)) == direction
@@ -62,12 +67,10 @@ def test_losses_stop_the_gradients_of_what_they_do_not_train():
         by_temperature = jax.grad(rlaxlib.sac_policy_loss, argnums=2)
         by_policy = jax.grad(rlaxlib.sac_temperature_loss, argnums=(1, 2))
         by_critic = jax.grad(rlaxlib.discrete_sac_policy_loss, argnums=(1, 2))
-        by_others = jax.grad(rlaxlib.discrete_sac_temperature_loss, argnums=(1, 2))
         return (
             by_temperature(-1.0, Q[:, 0], TEMPERATURE),
             by_policy(0.7, -1.0, -2.0),
             by_critic(LOGITS, Q, TEMPERATURE),
-            by_others(0.7, LOGITS, 1.0),
         )
 
     for each in jax.tree.leaves(gradients()):
@@ -139,18 +142,13 @@ def test_smoothing_without_bounds_adds_gaussian_noise():
 # --- Identities. ---
 
 
-def test_soft_target_at_temperature_zero_is_the_td3_critic_target():
-    soft = rlaxlib.sac_critic_target(1.5, 0.9, Q[:, 0], -2.0, 0.0)
-    close(soft, rlaxlib.td3_critic_target(1.5, 0.9, Q[:, 0]))
-
-
 def test_discrete_losses_are_expectations_of_those_of_one_action():
     @jax.jit
     def evaluate():
         discrete = (
             1.0 + 0.9 * rlaxlib.discrete_sac_value(LOGITS, Q, TEMPERATURE),
             rlaxlib.discrete_sac_policy_loss(LOGITS, Q, TEMPERATURE),
-            rlaxlib.discrete_sac_temperature_loss(0.7, LOGITS, 1.0),
+            discrete_temperature_loss(0.7, LOGITS, 1.0),
         )
 
         def one(log_prob, q):
@@ -195,7 +193,6 @@ def test_value_of_one_critic_equals_an_ensemble_of_one():
     def each(q):
         return (
             rlaxlib.sac_critic_target(1.5, 0.9, q, -2.0, 0.5),
-            rlaxlib.td3_critic_target(1.5, 0.9, q),
             rlaxlib.sac_policy_loss(-2.0, q, 0.5),
         )
 
@@ -232,9 +229,6 @@ DISCRETE = {
     "policy": lambda logits, q, **mask: rlaxlib.discrete_sac_policy_loss(
         logits, q, TEMPERATURE, **mask
     ),
-    "temperature": lambda logits, q, **mask: rlaxlib.discrete_sac_temperature_loss(
-        0.7, logits, 1.0, **mask
-    ),
 }
 each_discrete = pytest.mark.parametrize("loss", DISCRETE.values(), ids=DISCRETE)
 
@@ -261,9 +255,7 @@ def test_value_and_gradient_are_zero_if_no_action_is_legal(loss):
     value, gradients = jax.jit(jax.value_and_grad(loss, (0, 1)))(
         LOGITS, q, action_mask=mask
     )
-    is_temperature = loss is DISCRETE["temperature"]
-    expected = -np.exp(0.7) if is_temperature else 0.0
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert value == 0
     for gradient in gradients:
         np.testing.assert_array_equal(gradient, 0.0)
 
@@ -278,9 +270,6 @@ LOSSES = {
     "temperature": lambda x, **mask: rlaxlib.sac_temperature_loss(0.5, x, 0.5, **mask),
     "discrete policy": lambda x, **mask: rlaxlib.discrete_sac_policy_loss(
         x, Q, 0.5, **mask
-    ),
-    "discrete temperature": lambda x, **mask: rlaxlib.discrete_sac_temperature_loss(
-        0.5, x, 0.5, **mask
     ),
 }
 

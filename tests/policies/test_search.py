@@ -18,9 +18,12 @@ PI = softmax(LOGITS)
 MASK = np.array([True, True, False, True, True])
 inf = np.inf
 cmpo = jax.jit(rlaxlib.cmpo_policy_targets)
-sample_weights = jax.jit(rlaxlib.cmpo_sample_weights)
-complete = jax.jit(rlaxlib.completed_q_values)
+mixed = jax.jit(rlaxlib.mixed_value)
 gumbel = jax.jit(rlaxlib.gumbel_policy_targets, static_argnames="rescale_values")
+
+
+def complete(logits, q, visits, v):
+    return np.where(visits > 0, q, mixed(logits, q, visits, v))
 
 
 def where(condition, x, other):
@@ -51,7 +54,7 @@ def test_visits_may_be_integers_of_any_size_and_floats():
     def of(visits):
         inputs = LOGITS, Q, visits, 0.5
         return (
-            rlaxlib.completed_q_values(*inputs),
+            rlaxlib.mixed_value(*inputs),
             rlaxlib.gumbel_policy_targets(*inputs, 2.0, 0.25),
         )
 
@@ -63,26 +66,13 @@ def test_visits_may_be_integers_of_any_size_and_floats():
             close(one, other, err_msg=str(dtype))
 
 
-def test_weight_of_a_single_sample_is_relative_to_the_initial_estimate():
-    found = sample_weights(np.array([0.5]), 0.0, z_init=2.0)
-    close(found, [np.exp(0.5) / 2])
-
-
-def test_sample_weights_are_accurate_where_one_sample_dominates():
-    q = np.array([5.0, 1.0, -5.0])
-    e = np.exp(q)
-    others = np.array([e[1] + e[2], e[0] + e[2], e[0] + e[1]])
-    found = sample_weights(q, 0.0, clip=5.0)
-    np.testing.assert_allclose(found, 3 * e / (1 + others), rtol=1e-5)
-
-
 def test_values_of_unvisited_actions_are_ignored():
     def total(logits, q, v):
-        completed = rlaxlib.completed_q_values(logits, q, VISITS, v)
+        mixed = rlaxlib.mixed_value(logits, q, VISITS, v)
         targets = rlaxlib.gumbel_policy_targets(
             logits, q, VISITS, v, stop_target_gradients=False, rescale_values=True
         )
-        return jnp.sum(completed * Q + targets * Q)
+        return mixed + jnp.sum(targets * Q)
 
     gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
     expected = gradient(LOGITS, where(VISITS > 0, Q, 0), V)
@@ -95,7 +85,7 @@ def test_values_of_unvisited_actions_are_ignored():
 
 def test_without_visits_values_are_v_and_the_policy_is_unchanged():
     no_visits = np.zeros(5, int)
-    np.testing.assert_array_equal(complete(LOGITS, Q, no_visits, V), np.full(5, V))
+    assert mixed(LOGITS, Q, no_visits, V) == V
     for rescale in (False, True):
         targets = gumbel(LOGITS, Q, no_visits, V, rescale_values=rescale)
         close(targets, PI)
@@ -103,7 +93,6 @@ def test_without_visits_values_are_v_and_the_policy_is_unchanged():
 
 def test_with_all_actions_visited_values_are_unchanged():
     all_visited = np.arange(1, 6)
-    np.testing.assert_array_equal(complete(LOGITS, Q, all_visited, V), Q)
     targets = gumbel(LOGITS, Q, all_visited, V, 45.0, 0.01)
     close(targets, softmax(LOGITS + 0.5 * Q))
 
@@ -112,14 +101,14 @@ def test_visited_actions_of_tiny_probability_are_weighed_by_their_ratio():
     logits = np.array([0.0, -500.0, -501.0])
     q, visits = np.array([np.nan, 1.0, 3.0]), np.array([0, 1, 1])
     mean = (1 + 3 * np.exp(-1)) / (1 + np.exp(-1))
-    close(complete(logits, q, visits, 0.0), [mean * 2 / 3, 1.0, 3.0])
+    close(mixed(logits, q, visits, 0.0), mean * 2 / 3)
 
 
 def test_rescaled_values_do_not_depend_on_offset_and_scale():
     settings = {"c_visit": 1.0, "c_scale": 0.1, "rescale_values": True}
     targets = gumbel(LOGITS, Q, VISITS, V, **settings)
     close(targets, gumbel(LOGITS, 8 * Q - 2, VISITS, 8 * V - 2, **settings))
-    completed = np.asarray(complete(LOGITS, Q, VISITS, V))
+    completed = complete(LOGITS, Q, VISITS, V)
     close(targets, softmax(LOGITS + 0.8 * completed / np.ptp(completed)))
 
 
@@ -132,7 +121,7 @@ def test_targets_improve_on_the_policy_under_the_completed_values():
     for seed in range(3):
         rng = np.random.default_rng(seed)
         logits, q = rng.normal(size=(2, 5)).astype(np.float32)
-        completed = np.asarray(complete(logits, q, VISITS, V))
+        completed = complete(logits, q, VISITS, V)
         before = np.sum(softmax(logits) * completed)
         improved = (
             gumbel(logits, q, VISITS, V, c_scale=0.1),
@@ -143,22 +132,14 @@ def test_targets_improve_on_the_policy_under_the_completed_values():
             assert np.sum(targets * completed) > before
 
 
-def test_sample_weights_converge_to_the_ratio_of_target_and_prior():
-    prior, q = np.array([0.5, 0.25, 0.25]), np.array([-0.5, 3.0, 0.25])
-    samples = np.repeat(np.arange(3), [1000, 500, 500])
-    weights = np.asarray(sample_weights(q[samples], 0.0))
-    found = weights[[0, 1000, 1500]] * prior
-    np.testing.assert_allclose(found, cmpo(np.log(prior), q, 0.0), rtol=2e-3)
-
-
 # --- Masks of legal actions. ---
 
 IMPROVED = {
     "cmpo": lambda logits, q, **mask: rlaxlib.cmpo_policy_targets(
         logits, q, V, stop_target_gradients=False, **mask
     ),
-    "completed": lambda logits, q, **mask: jnp.where(
-        MASK, rlaxlib.completed_q_values(logits, q, VISITS, V, **mask), 0.0
+    "mixed": lambda logits, q, **mask: rlaxlib.mixed_value(
+        logits, q, VISITS, V, **mask
     ),
     "gumbel": lambda logits, q, **mask: rlaxlib.gumbel_policy_targets(
         logits, q, VISITS, V, 1.0, 0.1, stop_target_gradients=False, **mask
@@ -200,8 +181,8 @@ def test_an_illegal_action_is_ignored(function, by_mask):
 def test_mask_and_logits_can_both_exclude_an_action():
     others = np.arange(5) < 4
     logits, rest = where(others, LOGITS, -inf), MASK & others
-    found = complete(logits, Q, VISITS, V, action_mask=MASK)
-    close(found, complete(LOGITS, Q, VISITS, V, action_mask=rest))
+    found = mixed(logits, Q, VISITS, V, action_mask=MASK)
+    close(found, mixed(LOGITS, Q, VISITS, V, action_mask=rest))
 
 
 @each_function
@@ -214,6 +195,6 @@ def test_without_a_legal_action_targets_and_gradients_are_zero(function):
 
     with jax.debug_nans(True):  # Not compiled, to check every intermediate value.
         by_q, found = jax.grad(total, has_aux=True)(Q)
-    is_value = function is IMPROVED["completed"]
-    np.testing.assert_array_equal(found, np.where(MASK, V, 0.0) if is_value else 0.0)
+    is_value = function is IMPROVED["mixed"]
+    np.testing.assert_array_equal(found, V if is_value else 0.0)
     np.testing.assert_array_equal(by_q, 0.0)

@@ -52,7 +52,20 @@ def loss(inputs, axis_name=None, temperature=0.7, **settings):
 
 
 INPUTS = LOG_PROBS, ADVANTAGES, RESTARTING, IMPORTANCE, KL
-top_k = jax.jit(rlaxlib.get_top_k_weights, static_argnums=0)
+
+
+@jax.jit
+def top_k(fraction, restarting, advantages):
+    """Return which steps the E-step selects."""
+    _, weights, _ = rlaxlib.vmpo_compute_weights_and_temperature_loss(
+        advantages,
+        restarting,
+        np.ones(np.shape(advantages), np.float32),
+        LagrangePenalty(1e3, 0.1),
+        jax.nn.relu,
+        fraction,
+    )
+    return weights > 0
 
 
 @functools.partial(jax.jit, static_argnames="use_stop_gradient")
@@ -228,10 +241,8 @@ def test_pmap_and_shard_map_equal_the_whole_batch():
 
 @pytest.mark.parametrize(("fraction", "number"), [(0.53, 53), (0.59, 59), (0.001, 1)])
 def test_the_fraction_may_be_traced_and_is_rounded_down(fraction, number):
-    weights = jax.jit(rlaxlib.get_top_k_weights)(
-        fraction, np.ones(100), np.arange(100.0)
-    )
-    np.testing.assert_array_equal(weights, np.arange(100) >= 100 - number)
+    chosen = top_k(fraction, np.ones(100), np.arange(100, dtype=np.float32))
+    np.testing.assert_array_equal(chosen, np.arange(100) >= 100 - number)
 
 
 # --- Errors. ---
@@ -241,8 +252,8 @@ def test_the_fraction_may_be_traced_and_is_rounded_down(fraction, number):
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.get_top_k_weights(1.01, np.ones(4), np.ones(4)),
-            r"^get_top_k_weights: `top_k_fraction` is 1\.01, must be in \(0, 1\]",
+            lambda: loss(INPUTS, top_k_fraction=1.01),
+            r"^vmpo_loss: `top_k_fraction` is 1\.01, must be in \(0, 1\]",
         ),
         (
             lambda: loss((LOG_PROBS, ADVANTAGES, None, None, KL[:2])),

@@ -30,10 +30,10 @@ def replace_masked(data, replacement, mask):
     return data
 
 
-def masked_mean(x, mask=None, axis=None, denominator=None):
+def masked_mean(x, mask=None, axis=None):
     mask = np.ones(x.shape, bool) if mask is None else mask
     mask = np.broadcast_to(lhs_broadcast(mask, x), x.shape)
-    count = np.sum(mask, axis) if denominator is None else denominator
+    count = np.sum(mask, axis)
     return np.sum(x * mask, axis) / count
 
 
@@ -113,7 +113,6 @@ ROWS = [
         settings={"axis": 0},
         invalid=({"axis": 2},),
     ),
-    Row(masked_mean, make_masked, "denominator", settings={"denominator": 16.0}),
     Row(
         standardize,
         make_masked,

@@ -49,11 +49,6 @@ def interquartile_mean(scores):
     return scipy.stats.trim_mean(scores, 0.25, axis=None)
 
 
-def optimality_gap(scores, target=1.0):
-    """Agarwal et al. 2021, section 4.3."""
-    return target - np.mean(np.minimum(scores, target))
-
-
 def probability_of_improvement(scores, other_scores):
     """Agarwal et al. 2021, section 4.3: the mean of Mann-Whitney statistics."""
     statistics = [
@@ -110,7 +105,6 @@ def make_scores(*names):
             "scores": rng.permutation(18).reshape(6, TASKS) / 10 + 0.05,
             "other_scores": rng.permutation(12).reshape(4, TASKS) / 10,
             "data": rng.normal(size=(6, TASKS)),
-            "target": np.asarray(1.2),
         }
         return {name: drawn[name] for name in names}
 
@@ -142,8 +136,6 @@ ROWS = [
         for mask in ((), ("sample_mask",))
     ),
     Row(interquartile_mean, make_scores("scores")),
-    Row(optimality_gap, make_scores("scores")),
-    Row(optimality_gap, make_scores("scores", "target"), "target"),
     Row(
         probability_of_improvement,
         make_scores("scores", "other_scores"),

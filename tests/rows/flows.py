@@ -19,10 +19,6 @@ def flow_matching_sample(key, data, noise=None):
     return start + t * (data - start), t, data - start
 
 
-def flow_matching_loss(predictions, targets):
-    return np.linalg.norm(predictions - targets, axis=-1) ** 2
-
-
 def flow_sde_step(x, velocity, t, next_t, noise_level=0.7):
     """Liu et al. 2025, section 4.2, where 1 is the time of noise.
 
@@ -100,12 +96,6 @@ def vectors(*names):
     return lambda rng: {name: rng.normal(size=DIMENSIONS) for name in names}
 
 
-def make_loss(rng):
-    return {
-        name: rng.normal(size=(4, DIMENSIONS)) for name in ("predictions", "targets")
-    }
-
-
 def make_step(rng):
     return {
         **vectors("x", "velocity")(rng),
@@ -144,11 +134,6 @@ ROWS = [
         flow_matching_sample,
         vectors("data", "noise"),
         "given noise",
-    ),
-    Row(
-        flow_matching_loss,
-        make_loss,
-        gradients=Gradients(targets=("targets",)),
     ),
     Row(flow_sde_step, make_later_step, precision=Precision(condition=8.0)),
     Row(flow_sde_step, make_step, "first step", settings={"t": 0.0}),

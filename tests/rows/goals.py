@@ -2,35 +2,11 @@
 
 import itertools
 
-import jax
 import numpy as np
-from contract import STEPS, away_from, discounts
+from contract import STEPS, away_from
 from row import Gradients, Precision, Row
 
 COMPONENTS, DIMENSIONS = 4, 3
-
-
-def geometric_hindsight_indices(
-    key, discount_t, discount, kind="final", truncated_t=None, sample_mask=None
-):
-    """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
-    steps = len(discount_t)
-    draws = np.asarray(jax.random.uniform(key, (steps,)), np.float64)
-    cut = np.zeros(steps, bool) if truncated_t is None else truncated_t
-    mask = np.ones(steps, bool) if sample_mask is None else sample_mask
-    goals = []
-    for t in range(steps):
-        future = []  # Valid steps of the episode, from this one.
-        for i in range(t, steps):
-            future += [i] if mask[i] else []
-            if (mask[i] and discount_t[i] == 0) or cut[i]:
-                break
-        shares = (1 - discount) * discount ** np.arange(len(future))
-        if kind == "renormalize":
-            shares = shares / np.sum(shares)
-        reached = np.sum(np.cumsum(shares) <= draws[t])
-        goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
-    return np.array(goals)
 
 
 def hiql_value_loss(v, targets, adv, expectile=0.9, sample_mask=None):
@@ -60,19 +36,6 @@ def mrn_distance(embedding, goal_embedding, residual, goal_residual):
 
 
 # --- Arguments. ---
-
-
-def make_episodes(*names):
-    def make(rng):
-        drawn = {
-            "discount_t": discounts(rng),
-            "discount": np.asarray(rng.uniform(0.3, 0.9)),
-            "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
-            "sample_mask": rng.permutation([True] * 4 + [False] * 2),
-        }
-        return {name: drawn[name] for name in names}
-
-    return make
 
 
 def make_values(*names):
@@ -110,24 +73,7 @@ def make_residuals(rng):
     return dict(zip(names, arrays, strict=True))
 
 
-def hindsight(names, case="", **fields):
-    return Row(
-        geometric_hindsight_indices,
-        make_episodes("discount_t", "discount", *names),
-        case,
-        gradients=Gradients(exist=False),
-        **fields,
-        stream=None,
-    )
-
-
-MASKS = ("truncated_t", "sample_mask")
-
-
 ROWS = [
-    hindsight((), "no masks"),
-    hindsight(MASKS),
-    hindsight(MASKS, "renormalized", settings={"kind": "renormalize"}),
     Row(
         hiql_value_loss,
         make_values("v", "targets", "adv", "expectile", "sample_mask"),

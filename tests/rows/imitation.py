@@ -26,22 +26,19 @@ def dqfd_margin_loss(q, a, margin=0.8, action_mask=None):
     return max(q[a], *others) - q[a]
 
 
-def discriminator_loss(expert_logit, policy_logit, label_smoothing=0.0):
-    """Ho and Ermon 2016; smoothed as in Salimans et al. 2016."""
+def discriminator_loss(expert_logit, policy_logit):
+    """Ho and Ermon 2016."""
     expert, policy = sigmoid(expert_logit), sigmoid(policy_logit)
-    label = 1 - label_smoothing
-    hit = -label * np.log(expert) - (1 - label) * np.log(1 - expert)
-    return hit - np.log(1 - policy)
+    return -np.log(expert) - np.log(1 - policy)
 
 
-def gradient_penalty(gradient, target_norm=1.0):
+def gradient_penalty(gradient):
     """Gulrajani et al. 2017."""
-    return (np.linalg.norm(gradient) - target_norm) ** 2
+    return (np.linalg.norm(gradient) - 1) ** 2
 
 
-def adversarial_reward(logit, kind="gail", max_logit=np.inf):
+def adversarial_reward(logit, kind="gail"):
     """Ho and Ermon 2016; Fu et al. 2017; Ghasemipour et al. 2019."""
-    logit = np.clip(logit, -max_logit, max_logit)
     expert = sigmoid(logit)
     if kind == "gail":
         return -np.log(1 - expert)
@@ -113,13 +110,6 @@ ROWS = [
         make=draw("expert_logit", "policy_logit"),
     ),
     row(
-        name="discriminator_loss",
-        case="smoothed",
-        definition=discriminator_loss,
-        make=draw("expert_logit", "policy_logit"),
-        settings={"label_smoothing": 0.1},
-    ),
-    row(
         name="gradient_penalty",
         definition=gradient_penalty,
         make=lambda rng: {"gradient": rng.normal(size=DIMENSIONS)},
@@ -131,7 +121,7 @@ ROWS = [
             case=kind,
             definition=adversarial_reward,
             make=draw("logit"),
-            settings={"kind": kind, "max_logit": 1.0 if kind == "airl" else np.inf},
+            settings={"kind": kind},
             gradients=Gradients(exist=False),
             precision=Precision(condition=4.0),
         )

@@ -40,10 +40,6 @@ def clipped(x, constants):
     return np.clip(weights, -0.5, 0.25) / weights * x["x"]
 
 
-def scale_gradient(x, scale):
-    return x
-
-
 def by_position(rlax):
     def call(x, gradient_min, gradient_max):
         return rlax.clip_gradient(x, gradient_min, gradient_max)
@@ -87,15 +83,6 @@ ROWS = [
         ),
         invalid=(
             {"gradient_max": np.full(SHAPE, 0.25), "gradient_min": np.full(SHAPE, 1.0)},
-        ),
-    ),
-    Row(
-        scale_gradient,
-        make_errors,
-        settings={"scale": -0.5},
-        gradients=Gradients(
-            free_definition=lambda x, constants: -0.5 * x["x"],
-            first_order_only="a scaled derivative is not the derivative of the value",
         ),
     ),
 ]

@@ -54,9 +54,8 @@ def plan_init(num_steps, num_dimensions, stddev):
     return np.zeros(shape), np.full(shape, stddev)
 
 
-def shift_plan(state, stddev, a=None):
-    last = np.zeros(DIMENSIONS) if a is None else a
-    mean = np.stack([*state["mean"][1:], last])
+def shift_plan(state, stddev):
+    mean = np.stack([*state["mean"][1:], np.zeros(DIMENSIONS)])
     return mean, np.full(mean.shape, stddev)
 
 
@@ -123,5 +122,4 @@ ROWS = [
     row(mppi_update, (*SAMPLED, *BOUNDS), settings={"num_elites": 3}),
     row(mppi_update, (*SAMPLED, "temperature"), "all samples"),
     row(shift_plan, ("stddev",)),
-    row(shift_plan, ("stddev", "a"), "last action"),
 ]

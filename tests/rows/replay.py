@@ -25,24 +25,14 @@ def rank_probabilities(priorities, exponent, sample_mask=None):
     return shares / np.sum(shares)
 
 
-def importance_sampling_weights(
-    probs,
-    exponent,
-    normalize_by="batch",
-    min_probability=None,
-    sample_mask=None,
-):
+def importance_sampling_weights(probs, exponent, sample_mask=None):
     """Schaul et al. 2015, section 3.4, for a buffer of 100 entries."""
 
     def weigh(p):
         return (1 / 100 * 1 / p) ** exponent
 
     mask = np.ones(probs.shape, bool) if sample_mask is None else sample_mask
-    largest = np.max(weigh(probs[mask]))
-    if min_probability is not None:
-        assert normalize_by == "buffer"
-        largest = weigh(min_probability)
-    return np.where(mask, weigh(probs) / largest, 0.0)
+    return np.where(mask, weigh(probs) / np.max(weigh(probs[mask])), 0.0)
 
 
 def sequence_priority(td_errors, mix=0.9, sample_mask=None):
@@ -90,6 +80,29 @@ def final_indices(key, discount_t, kind, truncated_t=None, sample_mask=None):
     )
 
 
+def geometric_indices(
+    key, discount_t, kind, discount, truncated_t=None, sample_mask=None
+):
+    """Eysenbach et al. 2022, section 3: distances of probability (1 - γ) γ^k."""
+    steps = len(discount_t)
+    draws = np.asarray(jax.random.uniform(key, (steps,)), np.float64)
+    cut = np.zeros(steps, bool) if truncated_t is None else truncated_t
+    mask = np.ones(steps, bool) if sample_mask is None else sample_mask
+    goals = []
+    for t in range(steps):
+        future = []  # Valid steps of the episode, from this one.
+        for i in range(t, steps):
+            future += [i] if mask[i] else []
+            if (mask[i] and discount_t[i] == 0) or cut[i]:
+                break
+        shares = (1 - discount) * discount ** np.arange(len(future))
+        if kind == "truncated_geometric":
+            shares = shares / np.sum(shares)
+        reached = np.sum(np.cumsum(shares) <= draws[t])
+        goals.append(future[min(reached, len(future) - 1)] if mask[t] else t)
+    return np.array(goals)
+
+
 # --- Arguments. ---
 
 
@@ -100,7 +113,6 @@ def make_buffer(*names):
             "probs": rng.dirichlet(np.full(ENTRIES, 3.0)),
             "weights": rng.uniform(0.1, 1.0, ENTRIES),
             "exponent": np.asarray(rng.uniform(0.3, 0.9)),
-            "min_probability": np.asarray(1e-3),
             "sample_mask": rng.permutation([True] * 6 + [False] * 2),
         }
         return {name: drawn[name] for name in names}
@@ -119,6 +131,7 @@ def make_episodes(*names):
     def make(rng):
         drawn = {
             "discount_t": discounts(rng),
+            "discount": np.asarray(rng.uniform(0.3, 0.9)),
             "truncated_t": rng.permutation([True] + [False] * (STEPS - 1)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
         }
@@ -170,6 +183,7 @@ def hindsight(case, definition, make, **settings):
 
 
 EPISODES = ("discount_t", "truncated_t", "sample_mask")
+GEOMETRIC = ("discount_t", "discount")
 
 
 RANDOM = "its result is random"
@@ -201,16 +215,6 @@ ROWS = [
         settings={"exponent": 0.4},
         over_devices=over_devices("importance_sampling_weights"),
     ),
-    weighted(
-        "whole buffer",
-        make_buffer("probs", "exponent"),
-        settings={"normalize_by": "buffer"},
-    ),
-    weighted(
-        "batch of a buffer",
-        make_buffer("probs", "exponent", "min_probability"),
-        settings={"normalize_by": "buffer"},
-    ),
     Row(sequence_priority, make_errors, gradients=Gradients(exist=False)),
     Row(
         sequence_priority,
@@ -238,6 +242,21 @@ ROWS = [
     hindsight("", RANDOM, make_episodes(*EPISODES)),
     hindsight("episode", RANDOM, make_episodes(*EPISODES), kind="episode"),
     hindsight("final", final_indices, make_episodes(*EPISODES), kind="final"),
+    hindsight(
+        "geometric, no masks",
+        geometric_indices,
+        make_episodes(*GEOMETRIC),
+        kind="geometric",
+    ),
+    *(
+        hindsight(
+            kind,
+            geometric_indices,
+            make_episodes(*GEOMETRIC, "truncated_t", "sample_mask"),
+            kind=kind,
+        )
+        for kind in ("geometric", "truncated_geometric")
+    ),
     hindsight(
         "final, no masks", final_indices, make_episodes("discount_t"), kind="final"
     ),

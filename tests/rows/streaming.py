@@ -12,21 +12,13 @@ from rows._shared import joined, of_fields, with_state
 FEATURES = 4
 
 
-def accumulating_trace(trace, gradient, decay):
-    return decay * trace + gradient
-
-
-def replacing_trace(trace, gradient, decay):
-    """Singh and Sutton 1996: features that are not 0 begin anew."""
-    trace = decay * trace
-    trace[gradient != 0] = gradient[gradient != 0]
-    return trace
-
-
-def dutch_trace(trace, gradient, decay, step_size):
-    """Van Seijen et al. 2015: decay the trace by a matrix, and add the features."""
-    matrix = np.eye(len(trace)) - step_size * np.outer(gradient, gradient)
-    return decay * matrix @ trace + gradient
+def eligibility_trace(trace, gradient, decay, kind="accumulating"):
+    """Sutton and Barto 2018, equation 12.5; Singh and Sutton 1996: features restart."""
+    faded = decay * trace
+    if kind == "accumulating":
+        return faded + gradient
+    faded[gradient != 0] = gradient[gradient != 0]
+    return faded
 
 
 def emphatic_trace_init(params):
@@ -54,7 +46,8 @@ def true_online_td_lambda(
     """Van Seijen et al. 2015, algorithm 1, with the discount of each transition."""
     v_tm1, v_t = weights @ x_tm1, weights @ x_t
     error = r_t + discount_t * v_t - v_tm1
-    trace = dutch_trace(trace, x_tm1, discount * lambda_, step_size)
+    matrix = np.eye(len(trace)) - step_size * np.outer(x_tm1, x_tm1)
+    trace = discount * lambda_ * matrix @ trace + x_tm1
     weights = weights + step_size * (error + v_tm1 - value) * trace
     weights = weights - step_size * (v_tm1 - value) * x_tm1
     return weights, trace, v_t, discount_t
@@ -109,28 +102,24 @@ ERRORS = scalars("v_tm1", "r_t", "discount_t", "v_t", "h_tm1", "rho_tm1")
 
 ROWS = [
     Row(
-        accumulating_trace,
+        eligibility_trace,
         DECAYED,
         precision=Precision(condition=4.0, carried={"trace": 0}),
         loose=Loose(batches=False),
     ),
     Row(
-        replacing_trace,
+        eligibility_trace,
         joined(
             vectors("trace"),
             lambda rng: {"gradient": np.where([1, 0, 1, 0], rng.normal(size=4), 0.0)},
             scalars("decay"),
         ),
+        "replacing",
+        settings={"kind": "replacing"},
         gradients=Gradients(
             first_order_only="the trace jumps where the gradient is 0", exist=False
         ),
         precision=Precision(carried={"trace": 0}),
-        loose=Loose(batches=False),
-    ),
-    Row(
-        dutch_trace,
-        joined(DECAYED, scalars("step_size")),
-        precision=Precision(condition=8.0, carried={"trace": 0}),
         loose=Loose(batches=False),
     ),
     Row(

@@ -1,5 +1,6 @@
 """Test HL-Gauss encodings: accuracy, ends, extreme widths, gradients, bad input."""
 
+import functools
 import math
 
 import jax
@@ -11,7 +12,11 @@ import rlaxlib
 
 RANGES = [(-10.0, 10.0, 51), (-1 / 3, 2 / 7, 11), (-300.0, 300.0, 601)]
 each_range = pytest.mark.parametrize(("low", "high", "count"), RANGES)
-to_bins = jax.jit(rlaxlib.transform_to_hl_gauss, static_argnums=3)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def to_bins(x, low, high, count, ratio=0.75):
+    return rlaxlib.hl_gauss_pair(low, high, count, ratio).apply(x)
 
 
 def define(x, low, high, count, sigma):
@@ -39,8 +44,8 @@ def test_agrees_with_double_precision_at_every_width(low, high, count):
 def test_decodes_to_the_value_except_near_the_ends():
     @jax.jit
     def round_trip(x):
-        probs = rlaxlib.transform_to_hl_gauss(x, -10.0, 10.0, 20)
-        return rlaxlib.transform_from_hl_gauss(probs, -10.0, 10.0, 20)
+        pair = rlaxlib.hl_gauss_pair(-10.0, 10.0, 20)
+        return pair.apply_inv(pair.apply(x))
 
     x = np.float32([0, 0.13, -6.99, 10])
     back = np.asarray(round_trip(x))
@@ -64,12 +69,12 @@ def test_nan_is_encoded_as_nan():
 
 
 def test_half_precision_is_rounded_once():
-    encode = jax.jit(rlaxlib.transform_to_hl_gauss, static_argnums=(1, 2, 3))
+    encode = jax.jit(rlaxlib.hl_gauss_pair(-10.0, 10.0, 51).apply)
     for dtype in (jnp.bfloat16, jnp.float16):
         x = np.linspace(-9.0, 9.0, 101).astype(dtype)
-        probs = encode(x, -10.0, 10.0, 51)
+        probs = encode(x)
         assert probs.dtype == dtype
-        exact = encode(np.float32(x), -10.0, 10.0, 51)
+        exact = encode(np.float32(x))
         half = float(jnp.finfo(dtype).eps) / 2
         np.testing.assert_allclose(np.float32(probs), exact, rtol=half, atol=1e-7)
 
@@ -114,7 +119,7 @@ def test_bounds_and_stddev_ratio_may_be_traced_and_differentiated():
 
 def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
     def total(x, ratio):
-        probs = rlaxlib.transform_to_hl_gauss(x, -3.0, 3.0, 6, ratio)
+        probs = rlaxlib.hl_gauss_pair(-3.0, 3.0, 6, ratio).apply(x)
         return jnp.sum(probs * jnp.arange(6, dtype=probs.dtype))
 
     first, second = jax.grad(total, (0, 1)), jax.grad(jax.grad(total))
@@ -133,37 +138,23 @@ def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("settings", "message"),
     [
+        ((1.0, 1.0, 5), r"`max_value` is 1\.0, must be in \(1, inf\)"),
+        ((-1.0, 1.0, 1), r"`num_bins` is 1, must be in \[2, inf\)"),
+        ((-1.0, 1.0, 5, -0.5), r"`stddev_ratio` is -0.5, must be in \(0, inf\)"),
         (
-            lambda: rlaxlib.transform_to_hl_gauss(0.0, 1.0, 1.0, 5),
-            r"^transform_to_hl_gauss: `max_value` is 1\.0, must be in \(1, inf\)",
-        ),
-        (
-            lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 1),
-            r"^transform_to_hl_gauss: `num_bins` is 1, must be in \[2, inf\)",
-        ),
-        (
-            lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, -0.5),
-            r"^transform_to_hl_gauss: `stddev_ratio` is -0.5, must be in \(0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.transform_to_hl_gauss(0.0, -1.0, 1.0, 5, jnp.ones(5)),
-            r"^transform_to_hl_gauss: `stddev_ratio` is float32\[5\], must be "
-            r"float\[\]",
-        ),
-        (
-            lambda: rlaxlib.transform_from_hl_gauss(jnp.ones((3, 1)), -1.0, 1.0, 7),
-            r"^transform_from_hl_gauss: `probs` is float32\[3, 1\], must be "
-            r"float\[\.\.\., num_bins\]",
-        ),
-        (
-            lambda: rlaxlib.transform_from_hl_gauss(jnp.ones(7), 1.0, -1.0, 7),
-            r"^transform_from_hl_gauss: `max_value` is -1\.0, must be in \(1, "
-            r"inf\)",
+            (-1.0, 1.0, 5, jnp.ones(5)),
+            r"`stddev_ratio` is float32\[5\], must be float\[\]",
         ),
     ],
 )
-def test_rejects_bad_input(call, message):
+def test_rejects_wrong_settings(settings, message):
+    with pytest.raises(rlaxlib.ArgumentError, match=f"^hl_gauss_pair: {message}"):
+        rlaxlib.hl_gauss_pair(*settings)
+
+
+def test_rejects_the_wrong_number_of_probabilities():
+    message = r"`probs` is float32\[3, 1\], must be float\[\.\.\., 7\]"
     with pytest.raises(rlaxlib.ArgumentError, match=message):
-        call()
+        rlaxlib.hl_gauss_pair(-1.0, 1.0, 7).apply_inv(jnp.ones((3, 1)))

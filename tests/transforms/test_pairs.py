@@ -14,8 +14,7 @@ import rlaxlib
 HYPERBOLIC = rlaxlib.SIGNED_HYPERBOLIC_PAIR
 PAIRS = {
     "identity": rlaxlib.IDENTITY_PAIR,
-    "log": rlaxlib.SIGNED_LOGP1_PAIR,
-    "symlog": rlaxlib.SYMLOG_PAIR,
+    "symlog": rlaxlib.SIGNED_LOGP1_PAIR,
     "hyperbolic": HYPERBOLIC,
     "sinh": rlaxlib.HYPERBOLIC_SIN_PAIR,
     "discount": rlaxlib.DISCOUNT_TRANSFORM_PAIR,
@@ -24,7 +23,8 @@ PAIRS = {
     "two-hot": rlaxlib.twohot_pair(-1.0, 1.0, 201),
     "HL-Gauss": rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, stddev_ratio=2.0),
     "symlog HL-Gauss": rlaxlib.compose_tx(
-        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, stddev_ratio=2.0)
+        rlaxlib.SIGNED_LOGP1_PAIR,
+        rlaxlib.hl_gauss_pair(-1.0, 1.0, 201, stddev_ratio=2.0),
     ),
     "muzero": rlaxlib.muzero_pair(-1.0, 1.0, 201, HYPERBOLIC),
     "unbiased": rlaxlib.unbiased_transform_pair(-1.0, 1.0, 201, HYPERBOLIC),
@@ -102,7 +102,7 @@ def test_outside_support_reports_values_outside_the_bins_only(bins, dtype):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("make", [rlaxlib.muzero_pair, rlaxlib.unbiased_transform_pair])
 def test_outside_support_applies_the_transform_before_the_bins(make, dtype):
-    pair = make(-2.0, 3.0, 11, rlaxlib.SYMLOG_PAIR)
+    pair = make(-2.0, 3.0, 11, rlaxlib.SIGNED_LOGP1_PAIR)
     x = np.array([-6.5, -6.3, 0.0, 19.0, 19.2], dtype)
     np.testing.assert_array_equal(outside_support(x, pair), [1, 0, 0, 0, 1])
 
@@ -114,7 +114,9 @@ def test_outside_support_applies_the_transform_before_the_bins(make, dtype):
         rlaxlib.twohot_pair,
         rlaxlib.hl_gauss_pair,
         functools.partial(rlaxlib.muzero_pair, tx=HYPERBOLIC),
-        functools.partial(rlaxlib.unbiased_transform_pair, tx=rlaxlib.SYMLOG_PAIR),
+        functools.partial(
+            rlaxlib.unbiased_transform_pair, tx=rlaxlib.SIGNED_LOGP1_PAIR
+        ),
     ],
     ids=["two-hot", "HL-Gauss", "muzero", "unbiased"],
 )

@@ -347,9 +347,7 @@ def test_differential_td_errors_measure_the_error_of_the_reward_rate():
     v = np.linalg.solve(centered, rewards - gain)
 
     def estimator(v, step, rate):
-        return rlaxlib.differential_td_learning(
-            v[step.s_tm1], step.r_t, v[step.s_t], rate
-        )
+        return rlaxlib.td_learning(v[step.s_tm1], step.r_t - rate, 1.0, v[step.s_t])
 
     tables = np.stack([v, np.arange(6.0)])
     rates = np.array([gain, gain - 0.7])

@@ -22,9 +22,11 @@ PAIRS = {
     "two-hot": rlaxlib.twohot_pair(-10.0, 10.0, 21),
     "HL-Gauss": rlaxlib.hl_gauss_pair(-10.0, 10.0, 21),
     "HL-Gauss after symlog": rlaxlib.compose_tx(
-        rlaxlib.SYMLOG_PAIR, rlaxlib.hl_gauss_pair(-3.0, 3.0, 21)
+        rlaxlib.SIGNED_LOGP1_PAIR, rlaxlib.hl_gauss_pair(-3.0, 3.0, 21)
     ),
-    "unbiased": rlaxlib.unbiased_transform_pair(-3.0, 3.0, 21, rlaxlib.SYMLOG_PAIR),
+    "unbiased": rlaxlib.unbiased_transform_pair(
+        -3.0, 3.0, 21, rlaxlib.SIGNED_LOGP1_PAIR
+    ),
 }
 each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 

@@ -55,16 +55,6 @@ def test_q_learning_is_regression_on_the_samples_of_the_best_action():
     close(q_loss, loss(NOW[:, 2], TAU, samples, 1.0))
 
 
-def test_weights_and_a_selector_choose_the_best_action():
-    for m in range(3):
-        weights = np.eye(3, dtype=np.float32)[m]
-        weighted = q_learning(*INPUTS, LATER, LATER, weights=weights)
-        selected = q_learning(*INPUTS, None, LATER, q_t_selector=LATER[m])
-        by_one = q_learning(*INPUTS, LATER[m : m + 1], LATER)
-        np.testing.assert_array_equal(weighted, by_one)
-        np.testing.assert_array_equal(selected, by_one)
-
-
 def test_normalizing_divides_by_the_huber_parameter():
     probs = np.float32([0.1, 0.2, 0.3, 0.4])
     for learn, last in (q_learning, LATER), (expected_sarsa, probs):
@@ -249,16 +239,6 @@ def test_equal_samples_do_not_repel_each_other():
 
 
 # --- Bad input. ---
-
-
-@pytest.mark.parametrize("q_t_selector", [None, np.ones(4)])
-def test_needs_exactly_one_selector(q_t_selector):
-    dist = np.ones((3, 4))
-    selector = None if q_t_selector is None else dist
-    with pytest.raises(rlaxlib.ArgumentError, match="`dist_q_t_selector` and `q_t_"):
-        rlaxlib.quantile_q_learning(
-            dist, TAU, 0, 0.5, 0.9, selector, dist, q_t_selector=q_t_selector
-        )
 
 
 def test_rejects_a_traced_normalize_huber():

@@ -1,5 +1,7 @@
 """Test risk measures and distortions: definitions, limits, gradients and bad input."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ import rlaxlib
 
 FRACTIONS = np.linspace(0.0, 1.0, 21, dtype=np.float32)
 SAMPLES = np.float32([3.0, -1.0, 2.0, 5.0])
-wang_fractions = jax.jit(rlaxlib.wang_fractions)
-cpw_fractions = jax.jit(rlaxlib.cpw_fractions)
-power_fractions = jax.jit(rlaxlib.power_fractions)
+wang_fractions, cpw_fractions, power_fractions = (
+    jax.jit(functools.partial(rlaxlib.distorted_fractions, kind=kind))
+    for kind in ("wang", "cpw", "power")
+)
 DISTORTIONS = {
     "wang": (wang_fractions, -0.75),
     "cpw": (cpw_fractions, 0.71),

@@ -29,21 +29,6 @@ def test_errors_with_the_greedy_next_action_are_q_learning():
     close(rlaxlib.qv_max(Q_TM1[1], 0.5, 0.9, Q_T), error)
 
 
-def test_differential_td_error_is_the_undiscounted_td_error_of_centred_rewards():
-    actual = rlaxlib.differential_td_learning(1.0, 0.5, 4.0, reward_rate=0.2)
-    close(actual, rlaxlib.td_learning(1.0, 0.5 - 0.2, 1.0, 4.0))
-
-
-def test_differential_errors_are_zero_at_the_values_of_a_cycle():
-    rewards, values = [1.0, 3.0], [0.0, 1.0]
-    for now, after in ((0, 1), (1, 0)):
-        for constant in (0.0, 10.0):  # Values are defined up to a constant.
-            error = rlaxlib.differential_td_learning(
-                values[now] + constant, rewards[now], values[after] + constant, 2.0
-            )
-            close(error, 0.0)
-
-
 # --- Edges. ---
 
 

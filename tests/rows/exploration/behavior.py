@@ -21,6 +21,10 @@ def apex_epsilons(num_actors, base, exponent):
     )
 
 
+def ez_greedy_init():
+    return np.asarray(0), np.asarray(0)
+
+
 def ez_greedy(
     key,
     preferences,
@@ -59,10 +63,6 @@ def factorized_noise(key, num_inputs, num_outputs):
     return np.array([[x * y for y in columns] for x in rows]), columns
 
 
-def bootstrap_mask(key, num_heads, probability):
-    return np.asarray(jax.random.bernoulli(key, probability, (num_heads,)))
-
-
 def bootstrapped_q_learning(q_tm1, a_tm1, r_t, discount_t, q_t, head_mask):
     targets = r_t + discount_t * q_t.max(axis=1)
     return head_mask * (targets - q_tm1[:, a_tm1])
@@ -99,6 +99,7 @@ ROWS = [
         lambda rng: {"base": scalar(rng), "exponent": scalar(rng, 2.0, 8.0)},
         settings={"num_actors": 5},
     ),
+    Row(ez_greedy_init, lambda rng: {}, gradients=Gradients(exist=False)),
     ez_row("", 0, settings={"max_duration": 50}),
     ez_row(
         "of legal actions",
@@ -112,12 +113,6 @@ ROWS = [
         factorized_noise,
         lambda rng: {},
         settings={"num_inputs": 3, "num_outputs": 2},
-        gradients=Gradients(exist=False),
-    ),
-    Row(
-        bootstrap_mask,
-        lambda rng: {"probability": scalar(rng)},
-        settings={"num_heads": HEADS},
         gradients=Gradients(exist=False),
     ),
     Row(

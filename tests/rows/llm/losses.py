@@ -18,12 +18,11 @@ def mean(sample_mask, x):
 
 
 def ratio_outputs(log_prob, old_log_prob, clipped, sample_mask):
-    """Return log-ratios, ratios, clips, and Schulman's estimates of the KL."""
+    """Return log-ratios, ratios and clips."""
     log_ratio = kept(sample_mask, log_prob - old_log_prob)
     clipped = np.broadcast_to(kept(sample_mask, clipped), log_ratio.shape)
     ratio = np.exp(log_ratio)
-    kl = ratio - 1 - log_ratio
-    return log_ratio, kept(sample_mask, ratio), clipped != 0, kl
+    return log_ratio, kept(sample_mask, ratio), clipped != 0
 
 
 def cispo_weight(log_prob, old_log_prob, epsilon=1.0, epsilon_high=4.0):

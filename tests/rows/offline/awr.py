@@ -13,10 +13,6 @@ def advantage_weights(adv, temperature, max_weight):
     return np.minimum(np.exp(adv / temperature), max_weight)
 
 
-def advantage_weighted_loss(log_prob, adv, temperature, max_weight):
-    return -advantage_weights(adv, temperature, max_weight) * log_prob
-
-
 def crr_weights(
     q, sample_q_values, kind="exp", baseline="mean", temperature=1.0, max_weight=20.0
 ):
@@ -31,19 +27,13 @@ def crr_weights(
 # --- Arguments. ---
 
 
-def make_weighted(*names):
-    """Return a function that draws log-probabilities and advantages, some clipped."""
-
-    def make(rng):
-        drawn = {
-            "log_prob": -rng.exponential(size=BATCH),
-            "adv": away_from(2 * rng.normal(size=BATCH), 0.5 * np.log(4.0)),
-            "temperature": np.asarray(0.5),
-            "max_weight": np.asarray(4.0),
-        }
-        return {name: drawn[name] for name in names}
-
-    return make
+def make_weighted(rng):
+    """Draw advantages, some of which are clipped."""
+    return {
+        "adv": away_from(2 * rng.normal(size=BATCH), 0.5 * np.log(4.0)),
+        "temperature": np.asarray(0.5),
+        "max_weight": np.asarray(4.0),
+    }
 
 
 def make_crr(rng):
@@ -54,14 +44,8 @@ def make_crr(rng):
 ROWS = [
     Row(
         advantage_weights,
-        make_weighted("adv", "temperature", "max_weight"),
+        make_weighted,
         gradients=Gradients(exist=False),
-        precision=Precision(condition=8.0),
-    ),
-    Row(
-        advantage_weighted_loss,
-        make_weighted("log_prob", "adv", "temperature", "max_weight"),
-        gradients=Gradients(constants=("adv", "temperature", "max_weight")),
         precision=Precision(condition=8.0),
     ),
     *[

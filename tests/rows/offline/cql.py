@@ -22,11 +22,6 @@ def discrete_cql_loss(q, a, action_mask=None):
     return np.log(np.sum(np.exp(q[legal]))) - q[a]
 
 
-def cql_temperature_loss(log_temperature, gap, target_gap):
-    """Kumar et al. 2020, appendix F."""
-    return np.exp(log_temperature) * (target_gap - gap)
-
-
 # --- Arguments. ---
 
 
@@ -84,10 +79,4 @@ ROWS = [
     ),
     Row(discrete_cql_loss, make_discrete("q", "a")),
     Row(discrete_cql_loss, make_discrete("q", "a", "action_mask"), "masked"),
-    Row(
-        cql_temperature_loss,
-        make_numbers("log_temperature", "gap", "target_gap"),
-        gradients=Gradients(constants=("gap", "target_gap")),
-        precision=Precision(condition=4.0),
-    ),
 ]

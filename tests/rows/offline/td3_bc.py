@@ -3,8 +3,8 @@
 import functools
 
 import numpy as np
-from row import Gradients, Loose, Precision, Row
-from rows.offline._shared import BATCH, CRITICS, DIMENSIONS
+from row import Gradients, Precision, Row
+from rows.offline._shared import BATCH, DIMENSIONS
 
 # --- Policies close to the data. ---
 
@@ -19,12 +19,6 @@ def td3_bc_weight(q, alpha):
     return alpha / np.mean(np.abs(q))
 
 
-def rebrac_critic_target(r_t, discount_t, q_t, a_t, data_a_t, penalty_weight):
-    """Tarasov et al. 2023."""
-    distance = np.linalg.norm(a_t - data_a_t) ** 2
-    return r_t + discount_t * (np.min(q_t) - penalty_weight * distance)
-
-
 # --- Arguments. ---
 
 
@@ -35,30 +29,6 @@ def make_policy(rng):
         "data_a": rng.normal(size=DIMENSIONS),
         "weight": np.asarray(rng.uniform(0.5, 2.0)),
     }
-
-
-def make_target(q_shape):
-    def make(rng):
-        return {
-            "r_t": np.asarray(rng.normal()),
-            "discount_t": np.asarray(rng.uniform(0.5, 1.0)),
-            "q_t": rng.normal(size=q_shape),
-            "a_t": rng.normal(size=DIMENSIONS),
-            "data_a_t": rng.normal(size=DIMENSIONS),
-            "penalty_weight": np.asarray(rng.uniform(0.1, 1.0)),
-        }
-
-    return make
-
-
-TARGET = (
-    "r_t",
-    "discount_t",
-    "q_t",
-    "a_t",
-    "data_a_t",
-    "penalty_weight",
-)
 
 
 ROWS = [
@@ -76,20 +46,6 @@ ROWS = [
         over_devices=lambda library, axis_name: functools.partial(
             library.td3_bc_weight, axis_name=axis_name
         ),
-        precision=Precision(condition=4.0),
-    ),
-    Row(
-        rebrac_critic_target,
-        make_target(CRITICS),
-        gradients=Gradients(targets=TARGET),
-        precision=Precision(condition=4.0),
-        loose=Loose(lengths=("q_t",)),
-    ),
-    Row(
-        rebrac_critic_target,
-        make_target(()),
-        "one critic",
-        gradients=Gradients(targets=TARGET),
         precision=Precision(condition=4.0),
     ),
 ]

@@ -28,12 +28,12 @@ EPSILON, EPSILON_HIGH = 0.2, 0.3
 
 
 def ratios(log_prob, old_log_prob, sample_mask=None):
-    """Return log-ratios, ratios, no clips, and Schulman's estimates of the KL."""
+    """Return log-ratios, ratios and no clips."""
     difference = log_prob - old_log_prob
     if sample_mask is not None:
         difference = np.where(sample_mask, difference, 0.0)
     ratio = np.exp(difference)
-    return difference, ratio, np.zeros_like(ratio, bool), ratio - 1 - difference
+    return difference, ratio, np.zeros_like(ratio, bool)
 
 
 def valid(sample_mask, loss):
@@ -51,7 +51,7 @@ def ppo_clip_loss(
 ):
     """Schulman et al. 2017, equation 7; with the dual clip of Ye et al. 2019."""
     low, high = 1 - epsilon, 1 + (epsilon_high or epsilon)
-    log_ratio, ratio, _, kl = ratios(log_prob, old_log_prob, sample_mask=sample_mask)
+    log_ratio, ratio, _ = ratios(log_prob, old_log_prob, sample_mask=sample_mask)
     adv = valid(sample_mask, adv)
     objective = np.minimum(ratio * adv, np.clip(ratio, low, high) * adv)
     clipped = objective != ratio * adv
@@ -59,13 +59,13 @@ def ppo_clip_loss(
         dual = (adv < 0) & (objective < dual_clip * adv)
         objective = np.where(dual, dual_clip * adv, objective)
         clipped |= dual
-    return -objective, log_ratio, valid(sample_mask, ratio), clipped, kl
+    return -objective, log_ratio, valid(sample_mask, ratio), clipped
 
 
 def decoupled_ppo_loss(log_prob, old_log_prob, proximal_log_prob, adv, **settings):
     """Hilton et al. 2021."""
     mask, max_weight = settings.get("sample_mask"), settings.pop("max_weight", np.inf)
-    _, weight, _, _ = ratios(proximal_log_prob, old_log_prob, sample_mask=mask)
+    _, weight, _ = ratios(proximal_log_prob, old_log_prob, sample_mask=mask)
     weight = np.minimum(max_weight, weight)
     loss, *rest = ppo_clip_loss(log_prob, proximal_log_prob, adv, **settings)
     return weight * loss, *rest

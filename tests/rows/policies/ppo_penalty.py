@@ -12,10 +12,12 @@ def ppo_penalty_loss(
 ):
     """Schulman et al. 2017, equation 8."""
     steps = log_prob, old_log_prob
-    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
-    loss = coefficient * (estimate if kl is None else kl) - ratio * adv
+    log_ratio, ratio, bounded = ratios(*steps, sample_mask=sample_mask)
+    if kl is None:
+        kl = ratio - 1 - log_ratio
+    loss = coefficient * kl - ratio * adv
     ratio = valid(sample_mask, ratio)
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
+    return valid(sample_mask, loss), log_ratio, ratio, bounded
 
 
 def adaptive_kl_coefficient(
@@ -32,11 +34,11 @@ def adaptive_kl_coefficient(
 def simple_policy_loss(log_prob, old_log_prob, adv, epsilon=0.2, sample_mask=None):
     """Xie et al. 2024."""
     steps = log_prob, old_log_prob
-    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
+    log_ratio, ratio, bounded = ratios(*steps, sample_mask=sample_mask)
     penalty = np.abs(adv) / (2 * epsilon) * (ratio - 1) ** 2
     loss = penalty - ratio * adv
     ratio = valid(sample_mask, ratio)
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
+    return valid(sample_mask, loss), log_ratio, ratio, bounded
 
 
 def discovered_policy_loss(
@@ -44,7 +46,7 @@ def discovered_policy_loss(
 ):
     """Lu et al. 2022."""
     steps = log_prob, old_log_prob
-    log_ratio, ratio, bounded, estimate = ratios(*steps, sample_mask=sample_mask)
+    log_ratio, ratio, bounded = ratios(*steps, sample_mask=sample_mask)
 
     def drift(x, threshold):
         return np.maximum(x - threshold * np.tanh(x / threshold), 0.0)
@@ -56,7 +58,7 @@ def discovered_policy_loss(
     )
     loss = drifts - ratio * adv
     ratio = valid(sample_mask, ratio)
-    return valid(sample_mask, loss), log_ratio, ratio, bounded, estimate
+    return valid(sample_mask, loss), log_ratio, ratio, bounded
 
 
 # --- Arguments. ---

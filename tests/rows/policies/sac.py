@@ -19,11 +19,6 @@ def sac_critic_target(r_t, discount_t, q_t, log_prob_t, temperature):
     return r_t + discount_t * (np.min(q_t) - temperature * log_prob_t)
 
 
-def td3_critic_target(r_t, discount_t, q_t):
-    """Fujimoto et al. 2018, section 4.2."""
-    return r_t + discount_t * np.min(q_t)
-
-
 def sac_policy_loss(log_prob, q, temperature):
     """Haarnoja et al. 2018, section 4.2."""
     return temperature * log_prob - np.min(q)
@@ -65,15 +60,6 @@ def discrete_sac_value(logits, q, temperature, action_mask=None):
 def discrete_sac_policy_loss(logits, q, temperature, action_mask=None):
     """Christodoulou 2019, section 3."""
     return -discrete_sac_value(logits, q, temperature, action_mask)
-
-
-def discrete_sac_temperature_loss(
-    log_temperature, logits, target_entropy, action_mask=None, kind="alpha"
-):
-    """Christodoulou 2019, section 3."""
-    missing = target_entropy - entropy(logits, action_mask)
-    factor = np.exp(log_temperature) if kind == "alpha" else log_temperature
-    return -factor * missing
 
 
 # --- Arguments. ---
@@ -119,18 +105,14 @@ def make_action(rng):
     }
 
 
-TARGET = ("r_t", "discount_t", "q_t")
-
-
-SOFT = (*TARGET, "log_prob_t", "temperature")
+TARGET = ("r_t", "discount_t", "q_t", "log_prob_t", "temperature")
 
 
 STOPPED = ("q", "temperature")
 
 
 ROWS = [
-    Row(sac_critic_target, make_numbers(*SOFT), gradients=Gradients(targets=SOFT)),
-    Row(td3_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
+    Row(sac_critic_target, make_numbers(*TARGET), gradients=Gradients(targets=TARGET)),
     Row(
         sac_policy_loss,
         make_numbers("log_prob", "q", "temperature"),
@@ -178,19 +160,5 @@ ROWS = [
         make_discrete("action_mask", critics=()),
         case="masked, one critic",
         gradients=Gradients(constants=STOPPED),
-    ),
-    Row(
-        discrete_sac_temperature_loss,
-        make_numbers("log_temperature", "logits", "target_entropy"),
-        gradients=Gradients(constants=("logits", "target_entropy")),
-        precision=Precision(condition=4.0),
-    ),
-    Row(
-        discrete_sac_temperature_loss,
-        make_numbers("log_temperature", "logits", "target_entropy", "action_mask"),
-        case="masked, log alpha",
-        settings={"kind": "log_alpha"},
-        gradients=Gradients(constants=("logits", "target_entropy")),
-        precision=Precision(condition=4.0),
     ),
 ]

@@ -14,16 +14,6 @@ def cmpo_policy_targets(prior_logits, q, v, clip, action_mask=None):
     return weights / np.sum(weights)
 
 
-def cmpo_sample_weights(sample_q_values, v, clip, z_init):
-    """Hessel et al. 2021, section 4.2: the normaliser leaves each sample out."""
-    raised = np.exp(np.clip(sample_q_values - v, -clip, clip))
-    weights = []
-    for i, each in enumerate(raised):
-        others = np.delete(raised, i)
-        weights.append(each / ((z_init + np.sum(others)) / len(sample_q_values)))
-    return np.array(weights)
-
-
 def mixed_value(logits, q, visits, v, action_mask=None):
     """Danihelka et al. 2022, equation 33."""
     action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
@@ -36,19 +26,13 @@ def mixed_value(logits, q, visits, v, action_mask=None):
     return (v + total * mean) / (1 + total)
 
 
-def completed_q_values(logits, q, visits, v, action_mask=None):
-    """Danihelka et al. 2022, equation 10."""
-    mixed = mixed_value(logits, q, visits, v, action_mask)
-    action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
-    return np.where(action_mask & (visits > 0), q, mixed)
-
-
 def gumbel_policy_targets(
     logits, q, visits, v, c_visit, c_scale, rescale_values=False, action_mask=None
 ):
-    """Danihelka et al. 2022, equations 8 and 11."""
-    completed = completed_q_values(logits, q, visits, v, action_mask)
+    """Danihelka et al. 2022, equations 8, 10 and 11."""
+    mixed = mixed_value(logits, q, visits, v, action_mask)
     action_mask = np.ones(len(q), bool) if action_mask is None else action_mask
+    completed = np.where(action_mask & (visits > 0), q, mixed)
     if rescale_values:
         low, high = np.min(completed[action_mask]), np.max(completed[action_mask])
         completed = (completed - low) / (high - low)
@@ -67,15 +51,6 @@ def make_prior(rng):
         "prior_logits": rng.normal(size=ACTIONS),
         "q": v + advantages,
         "v": np.asarray(v),
-    }
-
-
-def make_samples(rng):
-    drawn = make_prior(rng)
-    return {
-        "sample_q_values": drawn["q"],
-        "v": drawn["v"],
-        "z_init": np.asarray(rng.uniform(1, 2)),
     }
 
 
@@ -116,29 +91,12 @@ ROWS = [
         gradients=Gradients(targets=("prior_logits", "q", "v")),
     ),
     Row(
-        cmpo_sample_weights,
-        make_samples,
-        settings={"clip": CLIP},
-        gradients=Gradients(targets=("sample_q_values", "v", "z_init")),
-    ),
-    Row(
         mixed_value,
         make_search,
         precision=Precision(condition=4.0),
     ),
     Row(
         mixed_value,
-        masked(make_search),
-        case="mask",
-        precision=Precision(condition=4.0),
-    ),
-    Row(
-        completed_q_values,
-        make_search,
-        precision=Precision(condition=4.0),
-    ),
-    Row(
-        completed_q_values,
         masked(make_search),
         case="mask",
         precision=Precision(condition=4.0),

@@ -10,7 +10,6 @@ from rows.policies.constraints import (
     STOPPED,
     compute_parametric_kl_penalty_and_dual_loss,
     constraints_of,
-    hidden,
     losses,
     make_constraints,
     make_temperature,
@@ -21,7 +20,7 @@ from rows.policies.constraints import (
 # --- The E-step. ---
 
 
-def get_top_k_weights(top_k_fraction, restarting_weights, scaled_advantages):
+def top_k(top_k_fraction, restarting_weights, scaled_advantages):
     """Song et al. 2020, section 4.1: the top half of the valid steps."""
     valid = np.flatnonzero(restarting_weights)
     best = np.argsort(-scaled_advantages.ravel()[valid], kind="stable")
@@ -41,7 +40,7 @@ def vmpo_compute_weights_and_temperature_loss(
     """Song et al. 2020, section 4.1."""
     temperature = softplus(penalties["temperature_constraint.alpha"])
     bound = penalties["temperature_constraint.epsilon"]
-    chosen = get_top_k_weights(top_k_fraction, restarting_weights, advantages)
+    chosen = top_k(top_k_fraction, restarting_weights, advantages)
     raised = chosen * importance_weights * np.exp(advantages / temperature)
     log_mean = np.log(np.sum(raised) / np.sum(chosen))
     loss = temperature * (bound + log_mean)
@@ -112,26 +111,6 @@ def without_restarts(make):
 
 
 ROWS = [
-    row(
-        "get_top_k_weights",
-        get_top_k_weights,
-        lambda rng: {
-            "restarting_weights": np.repeat([1.0, 0.0, 1.0], [5, 2, 5])[:, None],
-            "scaled_advantages": rng.normal(size=(12, 1)),
-        },
-        settings={"top_k_fraction": 0.5},
-        peer=Peer(
-            find=hidden("get_top_k_weights"),
-            make=lambda rng: {
-                "restarting_weights": np.ones((3, 4)),
-                "scaled_advantages": rng.normal(size=(3, 4)),
-            },
-        ),
-        gradients=Gradients(exist=False),
-        over_devices=lambda library, axis_name: functools.partial(
-            library.get_top_k_weights, axis_name=axis_name
-        ),
-    ),
     row(
         "vmpo_compute_weights_and_temperature_loss",
         vmpo_compute_weights_and_temperature_loss,

@@ -3,18 +3,13 @@
 import math
 
 import numpy as np
-from rows.transforms.squashing import elementwise
-from rows.transforms.two_hot import (
-    EQUAL,
-    RANGE,
-    between,
-    from_equal_bins,
-)
+from row import Row
+from rows.transforms.two_hot import EQUAL, RANGE, between, from_equal_bins
 
-# --- Bins. ---
+# --- A pair, and its two functions. ---
 
 
-def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, stddev_ratio=0.75):
+def hl_gauss(scalar, min_value, max_value, num_bins, stddev_ratio=0.75):
     """Farebrother et al. 2024, appendix A."""
     edges = np.linspace(min_value, max_value, num_bins + 1)
     sigma = stddev_ratio * (edges[1] - edges[0])
@@ -23,23 +18,34 @@ def transform_to_hl_gauss(scalar, min_value, max_value, num_bins, stddev_ratio=0
     return shares / np.sum(shares, axis=-1, keepdims=True)
 
 
-def transform_from_hl_gauss(probs, min_value, max_value, num_bins):
-    edges = np.linspace(min_value, max_value, num_bins + 1)
+def encode(scalar):
+    return hl_gauss(scalar, **RANGE, stddev_ratio=1.5)
+
+
+def decode(probs):
+    edges = np.linspace(RANGE["min_value"], RANGE["max_value"], RANGE["num_bins"] + 1)
     return probs @ (0.5 * (edges[:-1] + edges[1:]))
+
+
+def pair(library):
+    return library.hl_gauss_pair(**RANGE, stddev_ratio=1.5)
 
 
 # --- Arguments. ---
 
 
 ROWS = [
-    elementwise(
-        transform_to_hl_gauss,
+    Row(
+        encode,
         between(EQUAL, "scalar"),
-        settings=RANGE,
+        name="hl_gauss_pair",
+        find=lambda library: pair(library).apply,
     ),
-    elementwise(
-        transform_from_hl_gauss,
+    Row(
+        decode,
         from_equal_bins,
-        settings=RANGE,
+        case="inverse",
+        name="hl_gauss_pair",
+        find=lambda library: pair(library).apply_inv,
     ),
 ]

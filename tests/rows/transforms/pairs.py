@@ -3,25 +3,19 @@
 import functools
 
 from row import Gradients, Peer, Row
-from rows.transforms.hl_gauss import transform_to_hl_gauss
 from rows.transforms.squashing import (
     draw,
     signed_hyperbolic,
     signed_logp1,
     signed_parabolic,
-    symlog,
 )
 from rows.transforms.two_hot import EQUAL, RANGE, between, to_bins
 
 # --- Pairs, each with its `apply`. ---
 
 
-def hl_gauss_pair(scalar):
-    return transform_to_hl_gauss(scalar, **RANGE, stddev_ratio=1.5)
-
-
 def outside_support(x):
-    y = symlog(x)
+    y = signed_logp1(x)
     return (y < -2.0) | (y > 2.0)
 
 
@@ -51,13 +45,9 @@ def two_hot(library):
     return library.twohot_pair(**RANGE).apply
 
 
-def hl_gauss(library):
-    return library.hl_gauss_pair(**RANGE, stddev_ratio=1.5).apply
-
-
 def beyond(library):
     bins = library.hl_gauss_pair(-2.0, 2.0, 5)
-    pair = library.compose_tx(library.SYMLOG_PAIR, bins)
+    pair = library.compose_tx(library.SIGNED_LOGP1_PAIR, bins)
     return functools.partial(library.outside_support, tx_pair=pair)
 
 
@@ -81,7 +71,6 @@ def unbiased(library):
 
 
 ROWS = [
-    Row(hl_gauss_pair, between(EQUAL, "scalar"), find=hl_gauss),
     Row(
         outside_support, draw(scale=8.0), find=beyond, gradients=Gradients(exist=False)
     ),

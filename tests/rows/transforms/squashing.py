@@ -24,21 +24,13 @@ def logit(x):
 
 
 def signed_logp1(x):
+    """Hafner et al. 2023."""
     return np.sign(x) * np.log(np.abs(x) + 1)
 
 
 def signed_expm1(x):
+    """Hafner et al. 2023."""
     return np.sign(x) * (np.exp(np.abs(x)) - 1)
-
-
-def symlog(x):
-    """Hafner et al. 2023."""
-    return np.where(x < 0, -1, 1) * np.log(1 + np.abs(x))
-
-
-def symexp(x):
-    """Hafner et al. 2023."""
-    return np.where(x < 0, -1, 1) * (np.exp(np.abs(x)) - 1)
 
 
 def signed_hyperbolic(x, eps=1e-3):
@@ -105,8 +97,6 @@ ROWS = [
     elementwise(logit, draw_unit),
     elementwise(signed_logp1, draw()),
     elementwise(signed_expm1, draw()),
-    elementwise(symlog, draw(), peer=Peer(why_not="rlax calls it signed_logp1")),
-    elementwise(symexp, draw(), peer=Peer(why_not="rlax calls it signed_expm1")),
     elementwise(signed_hyperbolic, draw(eps=0.3), case="with eps"),
     elementwise(signed_hyperbolic, draw()),
     elementwise(signed_parabolic, draw(eps=0.3), case="with eps"),

@@ -61,7 +61,7 @@ def two_hot_loss(logits, targets):
 
 def hl_gauss_loss(logits, targets):
     """Farebrother et al. 2024, equation 3.1, after the symlog of DreamerV3."""
-    probs = hl_gauss.transform_to_hl_gauss(squashing.symlog(targets), -3.0, 3.0, BINS)
+    probs = hl_gauss.hl_gauss(squashing.signed_logp1(targets), -3.0, 3.0, BINS)
     return categorical_cross_entropy(probs, logits)
 
 
@@ -72,7 +72,7 @@ def with_two_hot(library):
 
 def with_hl_gauss(library):
     bins = library.hl_gauss_pair(-3.0, 3.0, BINS)
-    return _with_pair(library, library.compose_tx(library.SYMLOG_PAIR, bins))
+    return _with_pair(library, library.compose_tx(library.SIGNED_LOGP1_PAIR, bins))
 
 
 def _with_pair(library, tx_pair):

@@ -39,14 +39,11 @@ def quantile_q_learning(
     discount_t,
     dist_q_t_selector,
     dist_q_t,
-    weights=None,
-    q_t_selector=None,
     **huber,
 ):
-    """Dabney et al. 2017, algorithm 1; with weights, Yang et al. 2019, equation 1."""
-    if q_t_selector is None:
-        q_t_selector = np.average(dist_q_t_selector, axis=0, weights=weights)
-    target = r_t + discount_t * dist_q_t[:, np.argmax(q_t_selector)]
+    """Dabney et al. 2017, algorithm 1."""
+    a_t = np.argmax(np.mean(dist_q_t_selector, axis=0))
+    target = r_t + discount_t * dist_q_t[:, a_t]
     return quantile_regression_loss(dist_q_tm1[:, a_tm1], tau_q_tm1, target, **huber)
 
 
@@ -88,8 +85,6 @@ def samples(*names):
             "dist_q_t_selector": rng.normal(size=(3, ACTIONS)),
             "dist_q_t": rng.normal(size=(SAMPLES, ACTIONS)),
             "probs_a_t": probabilities(rng, ACTIONS),
-            "weights": probabilities(rng, 3),
-            "q_t_selector": rng.normal(size=ACTIONS),
         }
         return {name: np.asarray(drawn[name]) for name in names}
 
@@ -208,23 +203,6 @@ ROWS = [
             loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
         )
         for case, settings in (("", {}), ("huber", HUBER))
-    ),
-    Row(
-        quantile_q_learning,
-        samples(*LEARN, "weights"),
-        "weights",
-        peer=Peer(why_not="rlax weights all samples alike"),
-        gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
-        loose=Loose(lengths=("dist_q_t",)),
-    ),
-    Row(
-        quantile_q_learning,
-        samples(*TAKEN, "dist_q_t", "q_t_selector"),
-        "selector",
-        settings={"dist_q_t_selector": None},
-        peer=Peer(why_not="rlax selects by samples"),
-        gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
-        loose=Loose(lengths=("dist_q_t",)),
     ),
     *(
         Row(

@@ -3,22 +3,19 @@
 import numpy as np
 from contract import probabilities
 from row import Row
-from rows.values.quantile import NUMBER, fraction
+from rows.values.quantile import NUMBER
 from scipy import stats
 
 # --- Fractions. ---
 
 
-def wang_fractions(fractions, eta):
-    return stats.norm.cdf(stats.norm.ppf(fractions) + eta)
-
-
-def cpw_fractions(fractions, eta):
-    total = fractions**eta + (1 - fractions) ** eta
-    return fractions**eta / total ** (1 / eta)
-
-
-def power_fractions(fractions, eta):
+def distorted_fractions(fractions, eta, kind):
+    """Wang 2000; Tversky and Kahneman 1992, equation 6; Dabney et al. 2018."""
+    if kind == "wang":
+        return stats.norm.cdf(stats.norm.ppf(fractions) + eta)
+    if kind == "cpw":
+        total = fractions**eta + (1 - fractions) ** eta
+        return fractions**eta / total ** (1 / eta)
     exponent = 1 / (1 + np.abs(eta))
     return fractions**exponent if eta >= 0 else 1 - (1 - fractions) ** exponent
 
@@ -39,8 +36,8 @@ def conditional_value_at_risk(quantiles, fraction, probs=None):
 # --- Arguments. ---
 
 
-def distortion(low, high):
-    """Draw fractions, and an η in an interval."""
+def distortion(kind, low, high, case=""):
+    """Return a row of a kind, with an η in an interval."""
 
     def make(rng):
         return {
@@ -48,7 +45,8 @@ def distortion(low, high):
             "eta": np.asarray(rng.uniform(low, high)),
         }
 
-    return make
+    settings = {"kind": kind}
+    return Row(distorted_fractions, make, case or kind, settings=settings)
 
 
 def make_tail(*names):
@@ -67,17 +65,10 @@ def make_tail(*names):
 
 
 ROWS = [
-    fraction("wang_fractions", wang_fractions, distortion(-1.0, 1.0)),
-    fraction("cpw_fractions", cpw_fractions, distortion(0.4, 1.5)),
-    fraction(
-        "power_fractions", power_fractions, distortion(0.5, 2.0), case="risk-seeking"
-    ),
-    fraction(
-        "power_fractions",
-        power_fractions,
-        distortion(-2.0, -0.5),
-        case="risk-averse",
-    ),
+    distortion("wang", -1.0, 1.0),
+    distortion("cpw", 0.4, 1.5),
+    distortion("power", 0.5, 2.0, "power, risk-seeking"),
+    distortion("power", -2.0, -0.5, "power, risk-averse"),
     Row(conditional_value_at_risk, make_tail("quantiles", "fraction")),
     Row(
         conditional_value_at_risk, make_tail("quantiles", "fraction", "probs"), "atoms"

@@ -2,17 +2,13 @@
 
 import numpy as np
 from contract import ACTIONS, actions, probabilities
-from row import Gradients, Peer, Row
+from row import Gradients, Row
 
 # --- One step. ---
 
 
 def td_learning(v_tm1, r_t, discount_t, v_t):
     return r_t + discount_t * v_t - v_tm1
-
-
-def differential_td_learning(v_tm1, r_t, v_t, reward_rate):
-    return r_t - reward_rate + v_t - v_tm1
 
 
 def sarsa(q_tm1, a_tm1, r_t, discount_t, q_t, a_t):
@@ -77,12 +73,6 @@ ROWS = [
         td_learning,
         one_step(*TD),
         gradients=Gradients(targets=("r_t", "discount_t", "v_t")),
-    ),
-    Row(
-        differential_td_learning,
-        one_step("v_tm1", "r_t", "v_t", "reward_rate"),
-        peer=Peer(why_not="rlax discounts"),
-        gradients=Gradients(targets=("r_t", "v_t", "reward_rate")),
     ),
     Row(
         sarsa,

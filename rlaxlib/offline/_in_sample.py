@@ -1,9 +1,9 @@
-"""Value losses of in-sample Q-learning: IQL, XQL and SQL.
+"""Value losses of in-sample Q-learning: XQL and SQL; that of IQL is `expectile_loss`.
 
 Each loss fits a state value to the values of the data's actions, and its minimiser lies
 between their mean and their maximum. So the value of the best action in the data is
 estimated without evaluating an action that is not in it. The critic then learns from
-:math:`r + γ v(s')`, and the policy by `advantage_weighted_loss`.
+:math:`r + γ v(s')`, and the policy by `advantage_weights`.
 
 For several critics, pass the minimum of their values. Functions are elementwise.
 """
@@ -13,59 +13,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlaxlib import losses
 from rlaxlib._core import ratios
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
 
-__all__ = ["iql_value_loss", "sql_value_loss", "xql_value_loss"]
-
-
-@checked
-def iql_value_loss(
-    v: Float[ArrayLike, "..."],
-    q: Float[ArrayLike, "..."],
-    expectile: Float[ArrayLike, "in [0, 1]"] = 0.7,
-    *,
-    stop_target_gradients: bool = True,
-    sample_mask: Bool[ArrayLike, "..."] | None = None,
-) -> Float[Array, "..."]:
-    """Compute the expectile value loss of implicit Q-learning (IQL).
-
-    Takes one state value and action value for each step, returns one loss for each.
-
-    ::
-
-        L = |τ - 1[q < v]| (q - v)²
-
-    The minimiser is the :math:`τ`-expectile of the values of the data's actions: the
-    mean at 0.5, close to the maximum near 1. The paper uses 0.7 for locomotion and 0.9
-    for mazes. It is `expectile_loss`, with the gradient of the target stopped.
-
-    Args:
-        v: State values :math:`v(s)`, shape `[...]`.
-        q: Values :math:`q(s, a)` of the data's actions, target critic, shape `[...]`.
-        expectile: Expectile :math:`τ`, in [0, 1], shape `[]`.
-        stop_target_gradients: Whether to stop the gradient of `q`.
-        sample_mask: False for steps to ignore, shape `[...]`; or None.
-
-    Returns:
-        Losses, shape `[...]`, 0 for ignored steps.
-
-    Raises:
-        ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
-
-    Example:
-        >>> v, q = jnp.array([1.0, 3.0]), jnp.array([2.0, 2.0])
-        >>> print(rlaxlib.iql_value_loss(v, q, expectile=0.75))
-        [0.75 0.25]
-
-    References:
-        Ilya Kostrikov, Ashvin Nair and Sergey Levine, *Offline Reinforcement Learning
-        with Implicit Q-Learning*, 2021. https://arxiv.org/abs/2110.06169
-    """
-    return losses.expectile_loss(v, stop_if(stop_target_gradients, q), expectile)
+__all__ = ["sql_value_loss", "xql_value_loss"]
 
 
 @checked

@@ -1,4 +1,4 @@
-"""Rows of `offline/_iql.py`, and their definitions in NumPy."""
+"""Rows of `offline/_in_sample.py`, and their definitions in NumPy."""
 
 import numpy as np
 from contract import away_from
@@ -6,12 +6,6 @@ from row import Gradients, Precision, Row
 from rows.offline._shared import BATCH
 
 # --- In-sample values. ---
-
-
-def iql_value_loss(v, q, expectile=0.7):
-    """Kostrikov et al. 2021, section 4."""
-    u = q - v
-    return np.abs(expectile - (u < 0)) * u**2
 
 
 def xql_value_loss(v, q, temperature, max_exponent=7.0):
@@ -42,13 +36,7 @@ def make_values(*kinks):
     return make
 
 
-def make_expectile(rng):
-    drawn = make_values(0.0)(rng)
-    return {"v": drawn["v"], "q": drawn["q"], "expectile": np.asarray(0.75)}
-
-
 ROWS = [
-    Row(iql_value_loss, make_expectile, gradients=Gradients(targets=("q",))),
     Row(
         xql_value_loss,
         make_values(),

@@ -82,10 +82,12 @@ def at(inputs, name, x):
     return inputs | {name: np.asarray(x)}
 
 
-def program_of(row, call, name):
+def program_of(row, call):
     """Compile values and derivatives as a function of arguments and a direction."""
 
-    def program(inputs, along):
+    @jax.jit
+    @jax.vmap
+    def program(inputs, moved):
         free = {each: inputs[each] for each in row.variables}
 
         def outputs(free):
@@ -95,14 +97,13 @@ def program_of(row, call, name):
         def gradient(free):
             return jax.grad(lambda free: contract.weigh(outputs(free), 0))(free)
 
-        moved = {n: along if n == name else jnp.zeros_like(x) for n, x in free.items()}
         if row.twice_differentiable:
             first, second = jax.jvp(gradient, (free,), (moved,))
         else:
             first, second = gradient(free), {}
         return outputs(free), first, second
 
-    return jax.jit(jax.vmap(program))
+    return program
 
 
 def assert_continuous(found, label):
@@ -134,14 +135,15 @@ def test_values_and_derivatives_are_continuous_at_zeros_ties_and_bounds(row, fla
         given = row.inputs(dtype=np.float64)
         inputs = {n: np.asarray(x) for n, x in given.items()}
         call = row.call(**row.setting(flag))
-        programs = {}
+        program = program_of(row, call)
         for point, name, along, is_bound in points(row, inputs):
             label = name, point[name].tolist(), along.tolist()
             steps = STEP * np.array(FROM_BOUND if is_bound else BETWEEN)
-            batch = {n: np.stack([x] * 5) for n, x in point.items()}
+            moved = {n: np.zeros_like(inputs[n]) for n in row.variables}
+            batch, along_all = contract.stack([point] * 5), contract.stack([moved] * 5)
             batch[name] = batch[name] + np.multiply.outer(steps, along)
-            program = programs.setdefault(name, program_of(row, call, name))
-            results = program(batch, np.stack([along] * 5))
+            along_all[name] = np.stack([along] * 5)
+            results = program(batch, along_all)
             for order, of in zip(("value", "first", "second"), results, strict=True):
                 for path, x in jax.tree_util.tree_leaves_with_path(of):
                     where = (*label, order, jax.tree_util.keystr(path))

@@ -75,7 +75,7 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
     Args:
         *attributes: Names of attributes of `Row`.
-        sample: Whether one row is enough for a sixth of the functions, unless
+        sample: Whether one row is enough for a tenth of the functions, unless
             everything is asked for.
 
     Returns:
@@ -94,7 +94,7 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
 
 
 def sampled(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return the rows of the topic of a sixth of the functions; see `share`."""
+    """Return the rows of the topic of a tenth of the functions; see `share`."""
     return covering_share(of_topic(rows), name)
 
 
@@ -104,8 +104,8 @@ def of_topic(rows: Sequence[Row]) -> Sequence[Row]:
     return [row for row in rows if row.name.partition(".")[0] in topic.__all__]
 
 
-def share(things: Sequence[Any], name: str, parts: int = 6) -> Sequence[Any]:
-    """Return every sixth (`parts`-th) thing, the first of which depends on a name.
+def share(things: Sequence[Any], name: str, parts: int = 10) -> Sequence[Any]:
+    """Return every tenth (`parts`-th) thing, the first of which depends on a name.
 
     With `RLAXLIB_TRUST=1` in the environment, as `make trust` sets it, return all.
     """
@@ -113,7 +113,7 @@ def share(things: Sequence[Any], name: str, parts: int = 6) -> Sequence[Any]:
 
 
 def covering_share(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return one row of every sixth function, or all rows if `share` returns all."""
+    """Return one row of every tenth function, or all rows if `share` returns all."""
     cases: dict[str, list[Row]] = {}
     for row in rows:
         cases.setdefault(row.name, []).append(row)

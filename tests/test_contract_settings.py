@@ -153,23 +153,18 @@ def test_the_program_of_a_gpu_has_no_loop_over_many_samples(name, monkeypatch):
     assert "while" not in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
-@each_row("has_arguments")
-def test_products_have_full_precision_on_accelerators(row):
-    if row.name == "linear_token_log_probs":
-        pytest.skip("the logits are those of the model, in the precision of the user")
-    traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(row.inputs())
+@each_row()
+def test_tracing_transfers_nothing_and_products_have_full_precision(row):
+    inputs = row.inputs()
+    with jax.transfer_guard("disallow"):
+        traced = jax.jit(lambda inputs: row.call()(**inputs)).trace(inputs)
     if "dot_general" not in str(traced.jaxpr):
         return
+    if row.name == "linear_token_log_probs":
+        pytest.skip("the logits are those of the model, in the precision of the user")
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in products)
-
-
-@each_row()
-def test_can_be_traced_where_transfers_are_not_allowed(row):
-    inputs = row.inputs()
-    with jax.transfer_guard("disallow"):
-        jax.eval_shape(lambda inputs: row.call()(**inputs), inputs)
 
 
 @each_row("index_names", "gradients.exist", sample=True)

@@ -51,9 +51,9 @@ class EmphaticTraceState(NamedTuple):
     """
 
     trace: Tree[ArrayTree, "float"]
-    followon: Float[ArrayLike, ""] = 0.0
-    rho: Float[ArrayLike, "in [0, inf)"] = 1.0
-    discount: Float[ArrayLike, "in [-1, 1]"] = 0.0
+    followon: Float[ArrayLike, ""]
+    rho: Float[ArrayLike, "in [0, inf)"]
+    discount: Float[ArrayLike, "in [-1, 1]"]
 
 
 class TrueOnlineTdState(NamedTuple):
@@ -71,8 +71,8 @@ class TrueOnlineTdState(NamedTuple):
 
     weights: Float[ArrayLike, "D"]
     trace: Float[ArrayLike, "D"]
-    value: Float[ArrayLike, ""] = 0.0
-    discount: Float[ArrayLike, "in [-1, 1]"] = 0.0
+    value: Float[ArrayLike, ""]
+    discount: Float[ArrayLike, "in [-1, 1]"]
 
 
 class GradientTdOutputs(NamedTuple):
@@ -182,7 +182,7 @@ def emphatic_trace_init(params: Tree[ArrayTree, "float"]) -> EmphaticTraceState:
         the Problem of Off-policy Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1503.04269
     """
-    state = EmphaticTraceState(jax.tree.map(jnp.zeros_like, params))
+    state = EmphaticTraceState(jax.tree.map(jnp.zeros_like, params), 0.0, 1.0, 0.0)
     return jax.tree.map(jnp.asarray, state)
 
 
@@ -283,7 +283,7 @@ def true_online_td_init(num_features: Static[int, "in [1, inf)"]) -> TrueOnlineT
         Harm van Seijen and others, *True Online Temporal-Difference Learning*, 2015.
         https://arxiv.org/abs/1512.04087
     """
-    return TrueOnlineTdState(jnp.zeros(num_features), jnp.zeros(num_features))
+    return TrueOnlineTdState(jnp.zeros(num_features), jnp.zeros(num_features), 0.0, 0.0)
 
 
 @checked

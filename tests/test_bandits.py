@@ -563,9 +563,7 @@ def test_gradient_bandit_finds_the_best_arm():
     def update(state, arm, reward, _):
         return rlaxlib.gradient_bandit_update(state, arm, reward, 0.2)
 
-    initial = rlaxlib.GradientBanditState(
-        jnp.zeros(3), jnp.zeros(()), jnp.zeros((), int)
-    )
+    initial = rlaxlib.gradient_bandit_init(3)
     regret = simulate(choose, update, initial, bernoulli)
     late = (regret[:, -1] - regret[:, STEPS // 2]) / (STEPS / 2)
     assert upper(late) < 0.05 * GAPS.mean()

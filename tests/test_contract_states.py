@@ -134,23 +134,10 @@ def test_the_state_of_a_factory_keeps_its_dtype(name, dtype):
 
 # --- States of default values, which are Python numbers. ---
 
-SINGLE = jnp.ones(3, jnp.float32)
 BEGINNINGS = {
-    "emphatic_trace": (
-        rlaxlib.EmphaticTraceState(SINGLE),
-        lambda s, x: rlaxlib.emphatic_trace(s, x, x[0], x[0], x[0]),
-    ),
-    "true_online_td_lambda": (
-        rlaxlib.TrueOnlineTdState(SINGLE, SINGLE),
-        lambda s, x: rlaxlib.true_online_td_lambda(s, x, *x[:2], x, x[0], x[0]),
-    ),
     "gradient_bandit_update": (
-        rlaxlib.GradientBanditState(SINGLE),
+        rlaxlib.GradientBanditState(jnp.ones(3, jnp.float32), 0.0, 0),
         lambda s, x: rlaxlib.gradient_bandit_update(s, 0, x[0], x[0]),
-    ),
-    "ez_greedy": (
-        rlaxlib.ez_greedy_init(),
-        lambda s, x: rlaxlib.ez_greedy(jax.random.key(0), s, x, x[0])[1],
     ),
     "episodic_memory_intrinsic_rewards": (
         rlaxlib.IntrinsicRewardState(jnp.ones((8, 3), jnp.float32)),

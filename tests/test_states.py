@@ -195,7 +195,9 @@ def arm(seen):
 
 def baseline(seen):
     return (
-        rlaxlib.GradientBanditState(jnp.zeros(2), jnp.float32(1), jnp.int32(seen)),
+        rlaxlib.gradient_bandit_init(2)._replace(
+            baseline=jnp.float32(1), num_pulls=jnp.int32(seen)
+        ),
         lambda s: rlaxlib.gradient_bandit_update(s, 0, ENTRY, 0.0),
         lambda s: (s.baseline, None),
     )

@@ -59,8 +59,7 @@ def run_true_online(x_tm1, r_t, discount_t, x_t, lambda_, step_size, state=None)
         )
         return state, state.weights
 
-    zeros = jnp.zeros(FEATURES)
-    state = rlaxlib.TrueOnlineTdState(zeros, zeros) if state is None else state
+    state = rlaxlib.true_online_td_init(FEATURES) if state is None else state
     cut = np.arange(len(r_t)) == len(r_t) - 1
     return jax.lax.scan(step, state, (x_tm1, r_t, discount_t, x_t, cut))
 
@@ -78,7 +77,7 @@ def test_true_online_td_begins_anew_after_an_end_and_after_a_cut():
     x, r_t, discount_t = episode()
     with x64(True):
         first, _ = run_true_online(x[:-1], r_t, discount_t, x[1:], 0.7, 0.1)
-        again = rlaxlib.TrueOnlineTdState(first.weights, jnp.zeros(FEATURES))
+        again = rlaxlib.true_online_td_init(FEATURES)._replace(weights=first.weights)
         joined, separate = (
             run_true_online(-x[:-1], r_t, discount_t, -x[1:], 0.7, 0.1, state)[0]
             for state in (first, again)
@@ -87,7 +86,7 @@ def test_true_online_td_begins_anew_after_an_end_and_after_a_cut():
     x, r_t, discount_t = episode(ends=(12,))
     with x64(True):
         _, weights = run_true_online(x[:-1], r_t, discount_t, x[1:], 0.7, 0.1)
-        state = rlaxlib.TrueOnlineTdState(weights[12], jnp.zeros(FEATURES))
+        state = rlaxlib.true_online_td_init(FEATURES)._replace(weights=weights[12])
         rest = (each[13:] for each in (x[:-1], r_t, discount_t, x[1:]))
         _, separate = run_true_online(*rest, 0.7, 0.1, state)
     np.testing.assert_allclose(weights[13:], separate, 1e-12)

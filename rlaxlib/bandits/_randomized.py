@@ -41,8 +41,8 @@ class GradientBanditState(NamedTuple):
     """
 
     preferences: Float[ArrayLike, "A"]
-    baseline: Float[ArrayLike, ""] = 0.0
-    num_pulls: Int[ArrayLike, ""] = 0
+    baseline: Float[ArrayLike, ""]
+    num_pulls: Int[ArrayLike, ""]
     baseline_rest: Float[ArrayLike, ""] = 0.0
 
 
@@ -252,7 +252,7 @@ def gradient_bandit_init(num_arms: Static[int, "in [1, inf)"]) -> GradientBandit
         Introduction*, second edition, section 2.8, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return GradientBanditState(jnp.zeros(num_arms))
+    return GradientBanditState(jnp.zeros(num_arms), 0.0, 0)
 
 
 @checked
@@ -287,7 +287,7 @@ def gradient_bandit_update(
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.
 
     Example:
-        >>> state = rlaxlib.GradientBanditState(jnp.zeros(2), baseline=1.0, num_pulls=1)
+        >>> state = rlaxlib.gradient_bandit_init(2)._replace(baseline=1.0, num_pulls=1)
         >>> state = rlaxlib.gradient_bandit_update(state, 0, 3.0, step_size=0.5)
         >>> print(state.preferences, state.baseline)
         [ 0.5 -0.5] 2.0

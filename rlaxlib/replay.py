@@ -337,11 +337,11 @@ def hindsight_indices(
     ::
 
         g_t = achieved_{i_t},
-        i_t ~ { U{t, …, e_t}                        future
-              { U{b_t, …, e_t}                      episode
-              { e_t                                 final
-              { min(t + k, e_t),   P(k) ∝ γ^k       geometric
-              { t + k ≤ e_t,   P(k) ∝ γ^k           truncated_geometric
+        i_t ~ { U{t, …, e_t}      future
+              { U{b_t, …, e_t}    episode
+              { e_t               final
+              { min(t + k, e_t)   geometric
+              { t + k ≤ e_t       truncated geometric,   P(k) ∝ γ^k
 
     Here :math:`b_t` and :math:`e_t` are the first and last step of the episode of step
     :math:`t`, which ends by termination, by truncation or with the stream. HER samples

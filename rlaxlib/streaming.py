@@ -106,9 +106,9 @@ def eligibility_trace(
 
     ::
 
-        z_t = γ_t λ z_{t-1} + ∇v(s_t),   accumulating
-        z_t = { ∇v(s_t)         if ∇v(s_t) ≠ 0
-              { γ_t λ z_{t-1}   otherwise,   for each element, replacing
+        z_t = { γ_t λ z_{t-1} + ∇v(s_t)   accumulating
+              { ∇v(s_t)                   replacing, ∇v(s_t) ≠ 0
+              { γ_t λ z_{t-1}             replacing, ∇v(s_t) = 0,   for each element
 
     The update :math:`w ← w + α δ z` is TD(λ). The discount belongs to the transition
     *to* :math:`s_t`: it is 0 if an episode starts there. Replacing traces are for

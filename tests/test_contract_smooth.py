@@ -9,7 +9,6 @@ import zlib
 
 import contract
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 

@@ -85,12 +85,24 @@ def derivative_of_stream(row, rows, truncated, mask, along, until=contract.STEPS
 def test_cuts_join_streams_and_masked_steps_are_as_if_deleted(row):
     with contract.x64(True):
         rows = stream_rows(row)
-        function = jax.jit(with_masks(row))
+        function = jax.jit(functools.partial(row_gradient, with_masks(row)))
+        names = tuple(name for name, x in rows.items() if contract.is_float(x))
+        along = contract.direction(rows, names, seed=1)
         for stream in STREAMS:
             truncated, mask = read(stream)
+            gradient, actual = function(poison(rows, ~mask), truncated, mask)
             expected = contract.define_stream(row, rows, truncated, mask)
-            actual = function(poison(rows, ~mask), truncated, mask)
             contract.assert_close(actual, expected, 1e-11, 1e-11)
+            gradient = jax.tree.map(np.asarray, gradient)
+            for name, each in gradient.items():
+                assert np.isfinite(each).all(), (stream, name)
+                assert each.ndim == 0 or not np.any(each[~mask]), (stream, name)
+            actual = contract.project(gradient, along)
+            expected = derivative_of_stream(row, rows, truncated, mask, along)
+            np.testing.assert_allclose(actual, expected, 1e-6, 1e-7, err_msg=stream)
+        nowhere = np.zeros(contract.STEPS, bool)
+        for each in jax.tree.leaves(function(poison(rows, ~nowhere), nowhere, nowhere)):
+            np.testing.assert_array_equal(each, np.zeros_like(each))
 
 
 @each_row("multistep", sample=True)
@@ -104,37 +116,6 @@ def test_one_mask_alone_cuts_or_deletes(row):
             expected = contract.define_stream(row, rows, truncated, mask)
             actual = function(poison(rows, ~mask), *masks)
             contract.assert_close(actual, expected, 1e-11, 1e-11)
-
-
-@each_row("multistep")
-def test_a_stream_without_valid_steps_gives_zeros(row):
-    nowhere = np.zeros(contract.STEPS, bool)
-    rows = poison(stream_rows(row), ~nowhere)
-    function = jax.jit(functools.partial(row_gradient, with_masks(row)))
-    gradient, outputs = function(rows, None, nowhere)
-    for output in jax.tree.leaves(outputs):
-        np.testing.assert_array_equal(output, nowhere)
-    for slope in gradient.values():
-        np.testing.assert_array_equal(slope, np.zeros_like(slope))
-
-
-@each_row("multistep", sample=True)
-def test_gradients_respect_cuts_and_masks(row):
-    with contract.x64(True):
-        rows = stream_rows(row)
-        function = jax.jit(functools.partial(row_gradient, with_masks(row)))
-        names = tuple(name for name, x in rows.items() if contract.is_float(x))
-        along = contract.direction(rows, names, seed=1)
-        for stream in contract.share(STREAMS, row.id, parts=2):
-            truncated, mask = read(stream)
-            found, _ = function(poison(rows, ~mask), truncated, mask)
-            found = jax.tree.map(np.asarray, found)
-            for name, each in found.items():
-                assert np.isfinite(each).all(), (stream, name)
-                assert each.ndim == 0 or not np.any(each[~mask]), (stream, name)
-            actual = contract.project(found, along)
-            expected = derivative_of_stream(row, rows, truncated, mask, along)
-            np.testing.assert_allclose(actual, expected, 1e-6, 1e-7, err_msg=stream)
 
 
 @each_row("multistep", sample=True)

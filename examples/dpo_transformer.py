@@ -84,7 +84,44 @@ class Pairs(NamedTuple):
     is_pair: jax.Array  # [N], false without a right and a wrong answer.
 
 
-# --- Policy: network, loss and update. B sequences of T tokens. ---
+# --- Loss and update. ---
+
+
+def loss(params, pairs, config):
+    """Return the loss of pairs of answers."""
+    losses = rlaxlib.dpo_loss(
+        answer_log_prob(params, pairs.chosen),
+        answer_log_prob(params, pairs.rejected),
+        pairs.chosen.ref_log_prob,
+        pairs.rejected.ref_log_prob,
+        beta=config.beta,
+        kind=config.kind,
+        label_smoothing=config.label_smoothing,
+    )
+    return rlaxlib.masked_mean(losses, mask=pairs.is_pair)
+
+
+def answer_log_prob(params, answers):
+    """Return the log-probabilities of whole answers, [N]."""
+    log_prob = log_probs(params, answers.tokens)
+    return jnp.sum(jnp.where(answers.mask, log_prob, 0), axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def advance(policy, pairs, key, config) -> TrainState:
+    """Take several gradient steps, each on a random batch."""
+
+    def step(policy, key):
+        shape = (config.batch_size,)
+        indices = jax.random.randint(key, shape, 0, len(pairs.is_pair))
+        batch = jax.tree.map(lambda x: x[indices], pairs)
+        grads = jax.grad(loss)(policy.params, batch, config)
+        return policy.apply_gradients(grads=grads), None
+
+    return jax.lax.scan(step, policy, jax.random.split(key, config.report_interval))[0]
+
+
+# --- Policy. B sequences of T tokens. ---
 
 PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of numbers begin at ZERO.
 SHORTEST, LONGEST = 3, 6
@@ -127,40 +164,6 @@ def log_probs(params, tokens):
     variables, positions = {"params": params}, jnp.arange(tokens.shape[1] - 1)
     logits = Transformer().apply(variables, tokens[:, :-1], positions)
     return rlaxlib.token_log_probs(logits, tokens[:, 1:]).log_prob
-
-
-def answer_log_prob(params, answers):
-    """Return the log-probabilities of whole answers, [N]."""
-    log_prob = log_probs(params, answers.tokens)
-    return jnp.sum(jnp.where(answers.mask, log_prob, 0), axis=1)
-
-
-def loss(params, pairs, config):
-    """Return the loss of pairs of answers."""
-    losses = rlaxlib.dpo_loss(
-        answer_log_prob(params, pairs.chosen),
-        answer_log_prob(params, pairs.rejected),
-        pairs.chosen.ref_log_prob,
-        pairs.rejected.ref_log_prob,
-        beta=config.beta,
-        kind=config.kind,
-        label_smoothing=config.label_smoothing,
-    )
-    return rlaxlib.masked_mean(losses, mask=pairs.is_pair)
-
-
-@functools.partial(jax.jit, static_argnames="config")
-def advance(policy, pairs, key, config) -> TrainState:
-    """Take several gradient steps, each on a random batch."""
-
-    def step(policy, key):
-        shape = (config.batch_size,)
-        indices = jax.random.randint(key, shape, 0, len(pairs.is_pair))
-        batch = jax.tree.map(lambda x: x[indices], pairs)
-        grads = jax.grad(loss)(policy.params, batch, config)
-        return policy.apply_gradients(grads=grads), None
-
-    return jax.lax.scan(step, policy, jax.random.split(key, config.report_interval))[0]
 
 
 # --- Sampling and task. ---

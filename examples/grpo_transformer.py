@@ -1,4 +1,4 @@
-"""Train a transformer to sort by GRPO, Dr. GRPO, RLOO, GSPO or CISPO.
+"""Train a transformer to sort by GRPO, Dr. GRPO or RLOO.
 
 A prompt is a list of 3 to 6 numbers, the right answer the sorted list. The policy
 imitates sorted lists until 30 % of its sampled answers are right. Then it learns from
@@ -6,18 +6,15 @@ rewards alone: 1 for a sorted list, 0 for any other answer. An update samples a 
 answers to each prompt, compares the answers of a group with each other, and takes
 gradient steps on minibatches. Sampling, grading and learning are one compiled function.
 
-- `rlaxlib.token_log_probs`: the log-probabilities of tokens,
-- `rlaxlib.group_advantages`: the advantages of the answers to a prompt,
-- `rlaxlib.ppo_clip_loss`: the loss of tokens (GRPO, Dr. GRPO, RLOO, GSPO),
-- `rlaxlib.gspo_ratio`: the importance ratio of an answer (GSPO),
-- `rlaxlib.cispo_loss`: the loss of tokens (CISPO),
+- `rlaxlib.ppo_clip_loss`: the loss of tokens,
 - `rlaxlib.kl_loss`: the KL to the policy after imitation (`--kl 0.01`),
 - `rlaxlib.aggregate_losses`: the mean over tokens and answers,
+- `rlaxlib.group_advantages`: the advantages of the answers to a prompt,
+- `rlaxlib.token_log_probs`: the log-probabilities of tokens,
 - `rlaxlib.pass_at_k`: the probability that one of several is right.
 
 The fraction of right answers rises from about 0.3. Expect at least 0.9 at the end, in
-less than three minutes on two cores. `--devices 4` shards the prompts over four
-devices, by automatic sharding; the policy that it trains is the same up to rounding.
+less than three minutes on two cores.
 
     python grpo_transformer.py --algorithm dr_grpo
 
@@ -35,7 +32,6 @@ import optax
 import tyro
 from flax import linen as nn
 from flax.training.train_state import TrainState
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import trange
 
 import rlaxlib
@@ -47,9 +43,8 @@ class Config:
 
     seed: int = 0  # Seed of the network, problems and answers.
     output: str = "grpo_transformer.csv"  # File for the learning curve.
-    algorithm: Literal["grpo", "dr_grpo", "rloo", "gspo", "cispo"] = "grpo"  # The loss.
+    algorithm: Literal["grpo", "dr_grpo", "rloo"] = "grpo"  # Advantages and mean.
     kl: float = 0.0  # Weight of the KL loss to the policy after imitation.
-    devices: int = 1  # Number of devices, simulated on a CPU.
     imitation: float = 0.3  # Fraction of right answers at which imitation ends.
     prompts: int = 64  # Prompts per update.
     group_size: int = 16  # Answers to each prompt.
@@ -57,7 +52,7 @@ class Config:
     train_updates: int = 300  # Number of updates.
     report_interval: int = 20  # Updates between points of the curve.
     learning_rate: float = 1e-3  # Initial learning rate of Adam, linear to 0.
-    epsilon: float = 0.2  # Clipping range of ratios below 1; not of CISPO.
+    epsilon: float = 0.2  # Clipping range of ratios below 1.
     epsilon_high: float = 0.28  # Clipping range of ratios above 1.
     eval_prompts: int = 256  # Prompts per evaluation, with 8 answers each.
 
@@ -82,7 +77,74 @@ class Batch(NamedTuple):
     mask: jax.Array  # [B, T - 1], true for tokens of the answer.
 
 
-# --- Policy: network, loss and update. B sequences of T tokens. ---
+# --- Loss and update. ---
+
+# Baseline and scale of the advantages, and mean over the tokens.
+ALGORITHMS = {
+    "grpo": ("mean", "stddev", "sequence_mean_token_mean"),
+    "dr_grpo": ("mean", "none", "constant"),
+    "rloo": ("leave_one_out", "none", "sequence_mean_token_sum"),
+}
+
+
+def loss(params, batch, config):
+    """Return the loss of a batch of answers."""
+    *_, mode = ALGORITHMS[config.algorithm]
+    log_prob = log_probs(params, batch.tokens)
+    adv = jnp.broadcast_to(batch.adv[:, None], log_prob.shape)
+    losses, _ = rlaxlib.ppo_clip_loss(
+        *(log_prob, batch.old_log_prob, adv, config.epsilon, config.epsilon_high),
+        sample_mask=batch.mask,
+    )
+    if config.kl:
+        losses += config.kl * rlaxlib.kl_loss(
+            log_prob, batch.ref_log_prob, sample_mask=batch.mask
+        )
+    denominator = losses.size if mode == "constant" else None
+    return rlaxlib.aggregate_losses(
+        losses, mode, sample_mask=batch.mask, denominator=denominator
+    )
+
+
+def collect(params, reference, keys, config) -> Batch:
+    """Sample and grade a group of answers to a prompt for each key."""
+    samples, rewards = answer(params, keys, config.group_size)
+    baseline, scale, _ = ALGORITHMS[config.algorithm]
+    group_advantages = functools.partial(
+        rlaxlib.group_advantages, baseline=baseline, scale=scale
+    )
+    adv = jax.vmap(group_advantages)(rewards).ravel()
+    ref_log_prob = log_probs(reference, samples.tokens)
+    return Batch(samples.tokens, samples.log_prob, ref_log_prob, adv, samples.mask)
+
+
+def update(policy, reference, keys, config) -> TrainState:
+    """Sample answers, and take gradient steps on minibatches of them."""
+
+    def split(x):
+        x = x.reshape(-1, config.minibatches, *x.shape[1:])
+        return jnp.swapaxes(x, 0, 1)
+
+    def step(policy, batch):
+        grads = jax.grad(loss)(policy.params, batch, config)
+        return policy.apply_gradients(grads=grads), None
+
+    batch = collect(policy.params, reference, keys, config)
+    return jax.lax.scan(step, policy, jax.tree.map(split, batch))[0]
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def advance(policy, reference, keys, config) -> TrainState:
+    """Take several updates; each has its own keys."""
+
+    def step(policy, _):
+        fresh = jax.vmap(jax.random.fold_in, (0, None))(keys, policy.step)
+        return update(policy, reference, fresh, config), None
+
+    return jax.lax.scan(step, policy, length=config.report_interval)[0]
+
+
+# --- Policy. B sequences of T tokens. ---
 
 PAD, END, EQUALS, ZERO = range(4)  # Tokens; those of numbers begin at ZERO.
 SHORTEST, LONGEST = 3, 6
@@ -125,94 +187,6 @@ def log_probs(params, tokens):
     variables, positions = {"params": params}, jnp.arange(tokens.shape[1] - 1)
     logits = Transformer().apply(variables, tokens[:, :-1], positions)
     return rlaxlib.token_log_probs(logits, tokens[:, 1:]).log_prob
-
-
-class Algorithm(NamedTuple):
-    """What the algorithms differ in, apart from the losses of tokens."""
-
-    baseline: str  # Of `group_advantages`.
-    scale: str  # Of `group_advantages`.
-    mode: str  # Of `aggregate_losses`.
-
-
-ALGORITHMS = {
-    "grpo": Algorithm("mean", "stddev", "sequence_mean_token_mean"),
-    "dr_grpo": Algorithm("mean", "none", "constant"),
-    "rloo": Algorithm("leave_one_out", "none", "sequence_mean_token_sum"),
-    "gspo": Algorithm("mean", "stddev", "sequence_mean_token_mean"),
-    "cispo": Algorithm("mean", "stddev", "token_mean"),
-}
-
-
-def loss(params, batch, config):
-    """Return the loss of a batch of answers."""
-    log_prob = log_probs(params, batch.tokens)
-    adv = jnp.broadcast_to(batch.adv[:, None], log_prob.shape)
-    inputs = log_prob, batch.old_log_prob, adv, batch.mask
-    losses = jax.vmap(functools.partial(policy_losses, config=config))(*inputs)
-    if config.kl:
-        losses += config.kl * rlaxlib.kl_loss(
-            log_prob, batch.ref_log_prob, sample_mask=batch.mask
-        )
-    mode = ALGORITHMS[config.algorithm].mode
-    denominator = losses.size if mode == "constant" else None
-    return rlaxlib.aggregate_losses(
-        losses, mode, sample_mask=batch.mask, denominator=denominator
-    )
-
-
-def policy_losses(log_prob, old_log_prob, adv, mask, config):
-    """Return the policy losses of the tokens of one answer, [T - 1]."""
-    if config.algorithm == "cispo":
-        return rlaxlib.cispo_loss(
-            *(log_prob, old_log_prob, adv),
-            epsilon_high=config.epsilon_high,
-            sample_mask=mask,
-        )[0]
-    if config.algorithm == "gspo":
-        ratio = rlaxlib.gspo_ratio(log_prob, old_log_prob, sample_mask=mask)
-        log_prob, old_log_prob = jnp.log(ratio), jnp.zeros_like(ratio)
-    return rlaxlib.ppo_clip_loss(
-        *(log_prob, old_log_prob, adv, config.epsilon, config.epsilon_high),
-        sample_mask=mask,
-    )[0]
-
-
-def collect(params, reference, keys, config) -> Batch:
-    """Sample and grade a group of answers to a prompt for each key."""
-    samples, rewards = answer(params, keys, config.group_size)
-    algorithm = ALGORITHMS[config.algorithm]
-    group_advantages = functools.partial(
-        rlaxlib.group_advantages, baseline=algorithm.baseline, scale=algorithm.scale
-    )
-    adv = jax.vmap(group_advantages)(rewards).ravel()
-    ref_log_prob = log_probs(reference, samples.tokens)
-    return Batch(samples.tokens, samples.log_prob, ref_log_prob, adv, samples.mask)
-
-
-def update(policy, reference, keys, config) -> TrainState:
-    """Sample answers, and take gradient steps on minibatches of them."""
-
-    def split(x):  # All devices share each minibatch.
-        x = x.reshape(-1, config.minibatches, *x.shape[1:])
-        return jnp.swapaxes(x, 0, 1)
-
-    def step(policy, batch):
-        grads = jax.grad(loss)(policy.params, batch, config)
-        return policy.apply_gradients(grads=grads), None
-
-    batch = collect(policy.params, reference, keys, config)
-    return jax.lax.scan(step, policy, jax.tree.map(split, batch))[0]
-
-
-def advance(policy, reference, keys, config) -> TrainState:
-    """Take several updates; each has its own keys."""
-
-    def step(policy, _):
-        fresh = jax.vmap(jax.random.fold_in, (0, None))(keys, policy.step)
-        return update(policy, reference, fresh, config), None
-
-    return jax.lax.scan(step, policy, length=config.report_interval)[0]
 
 
 # --- Sampling and task. ---
@@ -339,22 +313,12 @@ def train(config: Config) -> list[tuple[int, float, float]]:
         jax.random.key(config.seed), 3
     )
     reference = imitate(imitation_key, config.imitation)
-    # Parameters are replicated over devices, prompts are split.
-    mesh = Mesh(np.asarray(jax.devices()[: config.devices]), ("data",))
-    same, spread = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((), ("data",)))
-    advance_on_all = jax.jit(
-        functools.partial(advance, config=config),
-        in_shardings=(same, same, spread),
-        out_shardings=same,
-    )
-    policy, reference = jax.device_put(
-        (make_policy(reference, config), reference), same
-    )
+    policy = make_policy(reference, config)
     keys, curve = jax.random.split(train_key, config.prompts), []
     for number in (
         progress := trange(1, config.train_updates // config.report_interval + 1)
     ):
-        policy = advance_on_all(policy, reference, keys)
+        policy = advance(policy, reference, keys, config)
         passed, accuracy = map(float, evaluate(policy.params, eval_key, config))
         curve.append((number * config.report_interval, passed, accuracy))
         progress.set_postfix_str(f"accuracy {accuracy:.2f}")
@@ -363,6 +327,5 @@ def train(config: Config) -> list[tuple[int, float, float]]:
 
 if __name__ == "__main__":
     config = tyro.cli(Config)
-    jax.config.update("jax_num_cpu_devices", config.devices)
     rows, header = train(config), "update,pass@8,accuracy"
     np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -46,7 +46,7 @@ class Config:
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(train_episodes=300, eval_interval=150, eval_episodes=20)  # For tests.
+SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For tests.
 
 
 # --- Agent: network, loss and update. ---

@@ -146,6 +146,9 @@ OTHERS = {
 }
 ALL = {**LOSSES, **OTHERS}
 
+# All tests run on the same twelfth, so that a recipe is compiled for all of them.
+SHARE = set(contract.share(list(ALL), "all recipes", parts=12))
+
 
 # --- Running a recipe, and what it reads. ---
 
@@ -294,7 +297,7 @@ WITHOUT_EFFECT = {
 
 
 # Each option of a recipe is another program to compile.
-@pytest.mark.parametrize("name", contract.share(list(ALL), "effect"))
+@pytest.mark.parametrize("name", sorted(SHARE))
 def test_every_argument_changes_the_result(name):
     before = run(name)
 
@@ -394,7 +397,7 @@ BEGINS_ANEW = (
 NOISY = {"rpo"}
 
 
-@pytest.mark.parametrize("name", contract.share(sorted(set(MASKED) - NOISY), "padding"))
+@pytest.mark.parametrize("name", sorted(SHARE & set(MASKED) - NOISY))
 def test_padding_and_gaps_with_nan_change_nothing(name):
     assert reads(name, "sample_mask")
     batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
@@ -423,7 +426,7 @@ def test_padding_and_gaps_with_nan_change_nothing(name):
             assert same(found, expected)
 
 
-@pytest.mark.parametrize("name", contract.share(MAY_BE_CUT, "none", parts=3))
+@pytest.mark.parametrize("name", sorted(SHARE & set(MAY_BE_CUT)))
 def test_masks_may_be_none(name):
     batch = edit(ALL[name][0].arguments["batch"], lambda name, x: x)
     masks = {"sample_mask": True, "truncated_t": False}
@@ -441,9 +444,7 @@ OF_STREAMS = OF_FIRST_EPISODE | {
 }
 
 
-@pytest.mark.parametrize(
-    "name", contract.share(sorted(set(MAY_BE_CUT) - OF_STREAMS), "cut")
-)
+@pytest.mark.parametrize("name", sorted(SHARE & set(MAY_BE_CUT) - OF_STREAMS))
 def test_a_cut_stream_gives_what_two_streams_give(name):
     if not reads(name, "truncated_t"):
         pytest.skip("it reads no cuts")
@@ -473,9 +474,7 @@ OF_ONE_STEP = {"ape_x", "bbf", "rainbow", "kl_coefficient"}
 LEFT_OUT = {"dreamer_replay_critic", "focops", "mrq_encoder", "otb"}
 
 
-@pytest.mark.parametrize(
-    "name", contract.share(sorted(set(MASKED) - OF_ONE_STEP - LEFT_OUT), "steps")
-)
+@pytest.mark.parametrize("name", sorted(SHARE & set(MASKED) - OF_ONE_STEP - LEFT_OUT))
 def test_each_step_of_a_stream_is_learned_from(name):
     arguments = {"burn_in": 0} if name == "r2d2" else {}
     batch = edit(ALL[name][0].arguments["batch"], without_ends)
@@ -502,7 +501,7 @@ def test_the_last_true_next_observation_is_bootstrapped_from():
     names = sorted(set(MAY_BE_CUT) & set(with_field("s_t")) - OF_FIRST_EPISODE)
     values = [x for x in names if reads(x, "truncated_t") and reads(x, "s_t")]
     assert len(values) >= 12
-    for name in contract.share(values, "next"):
+    for name in sorted(SHARE & set(values)):
         batch = edit(ALL[name][0].arguments["batch"], without_ends)
         moved = np.array(batch.s_t)
         moved[:, -1] += 1.0

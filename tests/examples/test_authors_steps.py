@@ -560,7 +560,7 @@ def test_estimates_of_magic():
         values,
         values + 0.1,
     )
-    data = dict(zip(kinds, map(jnp.float32, arrays), strict=True))
+    data = dict(zip(kinds, map(np.float32, arrays), strict=True))
     trajectories = step_returns(data)
     x = np.sum(trajectories, axis=1)
     np.testing.assert_allclose(evaluation.partial_estimates(data), x, rtol=1e-4)
@@ -575,7 +575,7 @@ def test_estimates_of_magic():
         bounds=[(0, 1)] * len(x),
         constraints={"type": "eq", "fun": lambda w: np.sum(w) - 1.0},
     )
-    value, weights = evaluation.magic(KEY, data, num_samples=1000)
+    value, weights = jax.jit(partial(evaluation.magic, num_samples=1000))(KEY, data)
     np.testing.assert_allclose(value, result.x @ x, atol=0.02)
     np.testing.assert_allclose(weights, result.x, atol=0.15)
     assert np.max(result.x) < 0.95

@@ -1,5 +1,7 @@
 """Test the losses and the loops of the agents of Catch."""
 
+import functools
+
 import actor_critic
 import bc_agent
 import distributional_dqn
@@ -61,7 +63,7 @@ def test_dqn_loss_is_double_q_learning_with_weights():
     errors = batch.r_t + batch.discount_t * q_t - q_tm1
     size = np.abs(errors)
     huber = np.where(size <= 1, 0.5 * errors**2, size - 0.5)
-    loss, found = dqn.loss(agent.params, agent, batch, jnp.float32(weights))
+    loss, found = jax.jit(dqn.loss)(agent.params, agent, batch, jnp.float32(weights))
     np.testing.assert_allclose(found, errors, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(loss, np.mean(weights * huber), rtol=1e-4)
 
@@ -118,12 +120,13 @@ def test_watkins_cuts_returns_before_actions_that_are_not_greedy():
 def test_actor_critic_without_lag_does_not_need_the_correction():
     environment, key = Catch(seed=0), jax.random.key(0)
     net = actor_critic.Network(3)
-    params = net.init(key, environment.reset().observation)
+    params = jax.jit(net.init)(key, environment.reset().observation)
     agent = actor_critic.TrainState.create(
         apply_fn=net.apply, params=params, tx=actor_critic.optax.sgd(1.0)
     )
     episode = actor_critic.play(environment, agent, key, iter(range(20)))
 
+    @functools.partial(jax.jit, static_argnames="correct")
     def gradient(params, correct):
         config = actor_critic.Config(correct=correct)
         return jax.grad(actor_critic.loss)(params, net.apply, episode, config)
@@ -172,8 +175,9 @@ def test_bc_loss_is_the_negative_log_likelihood():
     net, rng = bc_agent.Network(3), np.random.default_rng(0)
     observation = rng.normal(size=(4, 10, 5)).astype(np.float32)
     action = np.array([0, 2, 1, 1])
-    params = net.init(jax.random.key(0), observation)
-    loss, entropy = bc_agent.loss(params, net.apply, observation, action)
+    params = jax.jit(net.init)(jax.random.key(0), observation)
+    loss = jax.jit(bc_agent.loss, static_argnums=1)
+    loss, entropy = loss(params, net.apply, observation, action)
     logits = network(params, observation)
     log_probs = logits - np.log(np.sum(np.exp(logits), axis=1, keepdims=True))
     np.testing.assert_allclose(loss, -np.mean(log_probs[range(4), action]), rtol=1e-5)

@@ -80,7 +80,8 @@ def test_sac_loss_is_its_equation():
     value = np.min(critics(params["critic"], batch.observation_tm1, action), axis=0)
     expected = np.mean((q - y) ** 2) / 2 + np.mean(temperature * log_prob - value)
     expected += temperature * np.mean(-log_prob + 1)  # The target entropy is -1.
-    loss = sac_agent.loss(params, target, batch, key, sac_agent.Config())
+    loss = jax.jit(sac_agent.loss, static_argnames="config")
+    loss = loss(params, target, batch, key, sac_agent.Config())
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
 
 

@@ -131,11 +131,11 @@ def trajectories(count, wrong):
 
 
 def test_magic_takes_the_values_if_they_are_exact_and_the_rewards_otherwise():
-    key = jax.random.key(0)
-    value, weights = evaluation.magic(key, trajectories(500, wrong=0.0))
+    key, magic = jax.random.key(0), jax.jit(evaluation.magic)
+    value, weights = magic(key, trajectories(500, wrong=0.0))
     np.testing.assert_allclose(value, 1.6, atol=0.02)
     assert weights[0] + weights[1] > 0.9
-    value, weights = evaluation.magic(key, trajectories(500, wrong=3.0))
+    value, weights = magic(key, trajectories(500, wrong=3.0))
     np.testing.assert_allclose(value, 1.6, atol=0.2)
     assert weights[-1] > 0.9
 
@@ -155,9 +155,9 @@ def test_the_weights_of_magic_are_those_of_a_solver():
 
 def test_scores_have_intervals_that_contain_them():
     key, scores = jax.random.key(0), jax.random.uniform(jax.random.key(1), (10, 4))
-    found = evaluation.score_intervals(key, scores)
+    found = jax.jit(evaluation.score_intervals)(key, scores)
     assert set(found) == {"interquartile_mean", "optimality_gap"}
-    better = evaluation.improvement_interval(key, scores + 0.3, scores)
+    better = jax.jit(evaluation.improvement_interval)(key, scores + 0.3, scores)
     for value, low, high in (*found.values(), better):
         assert low < value < high
     assert better[1] > 0.5

@@ -98,7 +98,7 @@ def updated(name, key, *factors, part=None):
 PARTS = [(name, x) for name, each in ENTRIES.items() for x in [None, *each.without]]
 
 
-@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=20))
+@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=60))
 def test_one_update_returns_what_it_takes_and_is_finite(name, part):
     program = jax.jit(functools.partial(updated, name, part=part))
     before, after = program(jax.random.key(0, impl=RANDOM), 1.0, 1.0)

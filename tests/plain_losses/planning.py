@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import planning as recipes
 
 import rlaxlib
@@ -109,8 +110,8 @@ def plain_tdmpc2_model(p, t):
         consistency += 0.5**k * jnp.mean((z[k + 1] - target) ** 2)
         r_logits, q_logits = (h(p, z[k], a) for h in (MODEL.reward, MODEL.value))
         reward += 0.5**k * jnp.mean(soft_ce(r_logits[:, 0], b.r_t[:, k]))
-        for i in range(CRITICS):
-            value += 0.5**k * jnp.mean(soft_ce(q_logits[:, i], b.target[:, k]))
+        losses = soft_ce(q_logits, b.target[:, k, None])  # Of all critics.
+        value += 0.5**k * jnp.sum(jnp.mean(losses, axis=0))
     return 20 * consistency / T + 0.1 * reward / T + 0.1 * value / (T * CRITICS)
 
 
@@ -201,7 +202,7 @@ def plain_bbf(p, t):
     bigger_better_faster/bbf/agents/spr_agent.py: train and target_output. Windows end
     where those of other recipes do, and `same_traj_mask` ends with them.
     """
-    net, support, losses = DISCRETE, jnp.linspace(-2, 2, M), []
+    net, support, dqn_losses = DISCRETE, jnp.linspace(-2, 2, M), []
     for i in range(B):
         current_state, action, rewards, gamma_with_terminal, next_state = window(i)
         q_values = jax.nn.softmax(net.q(p, next_state)) @ support
@@ -210,20 +211,20 @@ def plain_bbf(p, t):
         inputs = rewards, gamma_with_terminal, next_probabilities, support
         target = stop(categorical(*inputs))
         chosen_action_logits = net.q(p, current_state)[action]
-        dqn_loss = -jnp.sum(target * jax.nn.log_softmax(chosen_action_logits))
+        dqn_losses.append(-jnp.sum(target * jax.nn.log_softmax(chosen_action_logits)))
 
-        latent, same_traj_mask, spr_loss = net.encode(p, current_state), True, []
-        for k in range(T):
-            latent = net.next(p, latent, ROLLOUTS.a_tm1[i, k])
-            same_traj_mask &= bool(IS_VALID[i, k] and not IS_CUT[i, k] | IS_END[i, k])
-            spr_predictions = net.predict(p, net.project(p, latent))
-            spr_targets = stop(net.project(t, net.encode(t, ROLLOUTS.s_t[i, k])))
-            spr_predictions /= jnp.linalg.norm(spr_predictions)
-            spr_targets /= jnp.linalg.norm(spr_targets)
-            difference = jnp.sum((spr_predictions - spr_targets) ** 2)
-            spr_loss.append(difference * same_traj_mask)
-        losses.append(dqn_loss + 5 * jnp.mean(jnp.stack(spr_loss)))
-    return jnp.mean(weights(0.5, ROLLOUTS) * jnp.stack(losses))
+    latent, spr_losses = net.encode(p, ROLLOUTS.s_tm1[:, 0]), []
+    same_traj_mask = np.cumprod(IS_VALID & ~IS_CUT & ~IS_END, axis=1)
+    for k in range(T):
+        latent = net.next(p, latent, ROLLOUTS.a_tm1[:, k])
+        spr_predictions = net.predict(p, net.project(p, latent))
+        spr_targets = stop(net.project(t, net.encode(t, ROLLOUTS.s_t[:, k])))
+        spr_predictions /= jnp.linalg.norm(spr_predictions, axis=-1, keepdims=True)
+        spr_targets /= jnp.linalg.norm(spr_targets, axis=-1, keepdims=True)
+        difference = jnp.sum((spr_predictions - spr_targets) ** 2, axis=-1)
+        spr_losses.append(difference * same_traj_mask[:, k])
+    losses = jnp.stack(dqn_losses) + 5 * sum(spr_losses) / T
+    return jnp.mean(weights(0.5, ROLLOUTS) * losses)
 
 
 # --- MR.Q. ---
@@ -291,7 +292,7 @@ def plain_mrq_encoder(p, t):
         pred_zs, pred_r, pred_d = MRQ.model(p.encoder, pred_zs, b.a_tm1[:, i])
         target = stop(MRQ.encode(t.encoder, b.s_t[:, i]))
         dyn_loss = jnp.mean((pred_zs - target) ** 2 * prev_not_done)
-        hot = jnp.stack([two_hot(x) for x in b.r_t[:, i]])
+        hot = jax.vmap(two_hot)(b.r_t[:, i])
         ce = -jnp.sum(hot * jax.nn.log_softmax(pred_r), axis=-1, keepdims=True)
         reward_loss = jnp.mean(ce * prev_not_done)
         error = pred_d[:, None] - (1.0 - not_done[:, i, None])

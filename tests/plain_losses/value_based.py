@@ -116,15 +116,15 @@ def plain_dueling_dqn(p, t):
 
 
 def categorical(r, discount, probs, atoms):
-    """Return the projection of one distribution, by a loop over its atoms (C51)."""
-    step, m = atoms[1] - atoms[0], jnp.zeros(len(atoms))
-    for j in range(len(atoms)):
-        tz = jnp.clip(r + discount * atoms[j], atoms[0], atoms[-1])
-        b = (tz - atoms[0]) / step
-        lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
-        m = m.at[lower].add(probs[j] * (upper - b + (lower == upper)))
-        m = m.at[upper].add(probs[j] * (b - lower))
-    return m
+    """Return the projection of one distribution: each atom goes to its two neighbors.
+
+    Algorithm 1 of C51, for all atoms at once.
+    """
+    tz = jnp.clip(r + discount * atoms, atoms[0], atoms[-1])
+    b = (tz - atoms[0]) / (atoms[1] - atoms[0])
+    lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
+    m = jnp.zeros(len(atoms)).at[lower].add(probs * (upper - b + (lower == upper)))
+    return m.at[upper].add(probs * (b - lower))
 
 
 def plain_c51(p, t):
@@ -176,28 +176,24 @@ def weights(exponent, b=STREAM):
     return weights / jnp.max(weights)
 
 
-def quantile_huber(dist_src, tau_src, dist_target):
-    """Return the loss of one transition: a sum over quantiles, a mean over targets."""
-    loss = 0.0
-    for i in range(len(dist_src)):
-        for j in range(len(dist_target)):
-            delta = dist_target[j] - dist_src[i]
-            weight = jnp.abs(tau_src[i] - (delta < 0.0))
-            size = jnp.abs(delta)
-            huber = jnp.where(size <= 1.0, 0.5 * delta**2, size - 0.5)
-            loss += stop(weight) * huber / len(dist_target)
-    return loss
+def quantile(x, tau, y):
+    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
+    u = stop(y)[:, None] - x[:, :, None]
+    weight = jnp.abs(tau[..., :, None] - (u < 0))
+    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
 
 
 def quantile_q_learning(dist_q_tm1, tau, dist_q_t_selector, dist_q_t):
     """Return the mean over transitions of rlax's loss, which DQN Zoo calls."""
-    losses = []
-    for i in range(B):
-        a_t = jnp.argmax(jnp.mean(dist_q_t_selector[i], axis=0))
-        target = ONE.r_t[i] + ONE.discount_t[i] * dist_q_t[i, :, a_t]
-        src = dist_q_tm1[i, :, ONE.a_tm1[i]]
-        losses.append(quantile_huber(src, tau[i], stop(target)))
-    return jnp.mean(jnp.stack(losses))
+    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=1), axis=1)
+    return quantile_loss(dist_q_tm1, tau, dist_q_t, a_t)
+
+
+def quantile_loss(dist_q_tm1, tau, dist_q_t, a_t):
+    """Return the loss of the actions taken and the next actions."""
+    rows = jnp.arange(B)
+    target = ONE.r_t[:, None] + ONE.discount_t[:, None] * dist_q_t[rows, :, a_t]
+    return quantile(dist_q_tm1[rows, :, ONE.a_tm1], tau, target)
 
 
 def plain_qr_dqn(p, t):
@@ -237,12 +233,8 @@ def plain_fqf(p, t):
     values, quantiles, _ = outputs(p | {"fractions": stop(p["fractions"])}, ONE.s_tm1)
     target_values, _, v_diff = outputs(t, ONE.s_t)
     q_values = jnp.sum(target_values * v_diff[:, :, None], axis=1)
-    argmax, losses = jnp.argmax(q_values, axis=1), []
-    for i in range(B):
-        target = ONE.r_t[i] + ONE.discount_t[i] * target_values[i, :, argmax[i]]
-        chosen = values[i, :, ONE.a_tm1[i]]
-        losses.append(quantile_huber(chosen, stop(quantiles[i]), stop(target)))
-    return jnp.mean(jnp.stack(losses))
+    argmax = jnp.argmax(q_values, axis=1)
+    return quantile_loss(values, stop(quantiles), target_values, argmax)
 
 
 def plain_fqf_fractions(p, t):
@@ -463,13 +455,6 @@ def plain_n_step_dqn(p, t):
 
 FIRST = {k: x[:, :3] for k, x in vars(ROLLOUTS).items() if x is not None and x.ndim > 1}
 WINDOWS = ROLLOUTS._replace(**FIRST)
-
-
-def quantile(x, tau, y):
-    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
-    u = stop(y)[:, None] - x[:, :, None]
-    weight = jnp.abs(tau[..., :, None] - (u < 0))
-    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
 
 
 def plain_munchausen_iqn(p, t):

@@ -1,6 +1,6 @@
 """Test that the pages of algorithms show the shapes of the batches that run.
 
-`PYTHONPATH=examples:tests:tests/examples:docs/_ext python tests/examples/
+`PYTHONPATH=examples:tests:tests/examples:docs/_ext python tests/docs/
 test_batch_shapes.py` writes them into `docs/shapes.json`.
 """
 

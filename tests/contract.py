@@ -166,13 +166,15 @@ def peer_inputs(row: Row) -> Arguments:
 
 
 @contextlib.contextmanager
-def refused(row: Row, name: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
+def refused(
+    row: Row, name: str, hint: str = ""
+) -> Iterator[pytest.ExceptionInfo[Exception]]:
     """Expect an error that names the function."""
     try:
         with pytest.raises(rlaxlib.ArgumentError) as error:
             yield error
     except BaseException as failure:
-        failure.add_note(f"`{name}` should have been rejected.")
+        failure.add_note(f"`{name}` should have been rejected{hint}.")
         raise
     assert str(error.value).startswith(row.shown)
 

@@ -17,7 +17,7 @@ from conversion import Arguments, is_float, leaves, to_jax, to_numpy
 
 import rlaxlib
 from rlaxlib._core.functions import FunctionTuple
-from rlaxlib._core.specs import Spec
+from rlaxlib._core.specs import Spec, is_many, split
 
 INDICES = (
     "a",
@@ -113,7 +113,8 @@ class Loose:
 
     Attributes:
         batches: Whether arguments may have leading axes.
-        lengths: Arguments that may have any length.
+        lengths: Arguments that may have any length, although another one has an axis
+            of the same name, or any number of axes.
         spare: Arguments that may have one more entry.
         dtypes: Arguments that may have another dtype.
         none: Arguments that may be None.
@@ -269,6 +270,24 @@ class Row:
     def trees(self) -> set[str]:
         """Names of the arguments that may be any pytree."""
         return self.names(lambda spec: spec.is_tree) | set(self.loose.trees)
+
+    @property
+    def any_length(self) -> set[str]:
+        """Names of the arrays whose first axis is that of no other argument."""
+        axes = {
+            name: {split(axis)[0] for each in spec.shapes for axis in each}
+            for name, spec in self.specs.items()
+        }
+
+        def is_alone(name: str) -> bool:
+            first = {split(each[0])[0] for each in self.specs[name].shapes if each}
+            others = (axes[other] for other in axes if other != name)
+            # Those named like arguments are sizes.
+            taken = set(self.parameters).union(*others) - {"_", "*_"}
+            is_open = any(map(is_many, first - {"*_"}))
+            return bool(first) and not is_open and first.isdisjoint(taken)
+
+        return {*filter(is_alone, axes), *self.loose.lengths}
 
     @property
     def any_dtype(self) -> set[str]:

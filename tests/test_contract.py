@@ -166,14 +166,15 @@ def test_rejects_a_batch(row):
 @each_row("sized_names")
 def test_rejects_a_wrong_length(row):
     inputs = row.inputs()
-    for name in set(row.sized_names) - set(row.loose.lengths):
+    for name in set(row.sized_names) - row.any_length:
         x = np.asarray(inputs[name])
         spare = 2 if name in row.loose.spare else 1
         wrong = [jax.device_put(np.concatenate([x, *[x[:1]] * spare]))]
         if len(x) > 1 and name not in row.broadcast_names:
             wrong.append(jax.device_put(x[:1]))  # It must not broadcast.
         for each in wrong:
-            with contract.refused(row, name) as error:
+            hint = f", or state it: `Loose(lengths=({name!r},))` in {row.id}"
+            with contract.refused(row, name, hint) as error:
                 row.call()(**inputs | {name: each})
             shown = f"{each.dtype}{list(each.shape)}", f"has shape {each.shape}"
             assert any(text in str(error.value) for text in shown)

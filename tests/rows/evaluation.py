@@ -5,7 +5,7 @@ import functools
 import jax
 import numpy as np
 import scipy.stats
-from row import Gradients, Loose, Precision, Row
+from row import Gradients, Precision, Row
 
 TRAJECTORIES, STEPS, TASKS = 4, 5, 3
 
@@ -140,7 +140,6 @@ ROWS = [
         probability_of_improvement,
         make_scores("scores", "other_scores"),
         gradients=Gradients(exist=False),
-        loose=Loose(lengths=("scores", "other_scores")),
     ),
     *(
         Row(

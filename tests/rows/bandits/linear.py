@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from row import Gradients, Loose, Precision
+from row import Gradients, Precision
 from rows._shared import joined
 from rows.bandits._shared import ARMS, DIMENSIONS, exact, prefixed, row
 
@@ -69,7 +69,6 @@ ROWS = [
             },
         ),
         precision=Precision(condition=4.0),
-        loose=Loose(lengths=("contexts",)),
     ),
     row(
         linucb_update,

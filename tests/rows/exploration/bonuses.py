@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose, Precision, Row
+from row import Gradients, Precision, Row
 
 FEATURES, HEADS, BATCH = 3, 3, 6
 
@@ -54,7 +54,6 @@ ROWS = [
             first_order_only="the gradient of the target is stopped",
         ),
         precision=Precision(condition=4.0),
-        loose=Loose(lengths=("action_logits",)),
     ),
     Row(
         knn_entropy_reward,

@@ -4,7 +4,7 @@ import functools
 
 import jax.numpy as jnp
 import numpy as np
-from row import Loose, Peer, Precision, Row
+from row import Peer, Precision, Row
 
 import rlaxlib
 
@@ -55,7 +55,6 @@ def neighbors(case="", **settings):
         settings={"num_neighbors": 2, **settings},
         peer=Peer(find=in_our_order),
         precision=Precision(condition=4.0, decisive=("data",), single_outputs=(2,)),
-        loose=Loose(lengths=("data", "query_points")),
     )
 
 

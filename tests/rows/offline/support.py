@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose, Row
+from row import Gradients, Row
 from rows.offline._shared import CRITICS, DIMENSIONS, SAMPLES
 
 # --- Support of the data. ---
@@ -72,7 +72,6 @@ ROWS = [
             kernel,
             settings={"kind": kernel},
             gradients=Gradients(targets=("y",)),
-            loose=Loose(lengths=("x", "y")),
         )
         for kernel in ("gaussian", "laplacian", "energy")
     ],

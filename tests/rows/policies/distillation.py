@@ -99,6 +99,5 @@ ROWS = [
         make_targets,
         find=distilling,
         gradients=Gradients(targets=("policy_targets.weights",)),
-        loose=Loose(lengths=("policy_targets.actions",)),
     ),
 ]

@@ -86,7 +86,7 @@ ROWS = [
     elementwise(
         transform_to_2hot_nonlinear,
         to_any_bins,
-        loose=Loose(lengths=("scalar", "bins")),
+        loose=Loose(lengths=("scalar",)),
     ),
     elementwise(
         transform_from_2hot_nonlinear, from_any_bins, loose=Loose(lengths=("probs",))

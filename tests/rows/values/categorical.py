@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 from contract import ACTIONS, actions, probabilities
-from row import Gradients, Loose, Peer, Row
+from row import Gradients, Peer, Row
 from rows.distributions.categorical import categorical_cross_entropy, softmax
 from rows.transforms import hl_gauss, squashing, two_hot
 from rows.values.quantile import ATOMS, BINS, OTHER_ATOMS
@@ -133,7 +133,7 @@ LOG_OF_ZERO = {False: "NaN: the logarithm of a label that is 0."}
 
 
 ROWS = [
-    Row(categorical_l2_project, make_project, loose=Loose(lengths=("z_q",))),
+    Row(categorical_l2_project, make_project),
     Row(
         categorical_td_learning,
         categorical("v", *V),

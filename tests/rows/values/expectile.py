@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 from contract import ACTIONS
-from row import Gradients, Loose, Row
+from row import Gradients, Row
 from rows.values.quantile import LEARN, LOSS, samples
 
 MIDPOINTS = np.array([1, 3, 5]) / 6
@@ -110,13 +110,11 @@ ROWS = [
         expectile_regression_loss,
         samples(*LOSS),
         gradients=Gradients(targets=("dist_target",)),
-        loose=Loose(lengths=("dist_target",)),
     ),
     Row(
         expectile_q_learning,
         samples(*LEARN),
         gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
-        loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
     ),
     Row(impute_expectile_samples, make_expectiles, gradients=Gradients(exist=False)),
     Row(

@@ -2,7 +2,7 @@
 
 import numpy as np
 from contract import ACTIONS, actions, probabilities
-from row import Gradients, Loose, Peer, Row
+from row import Gradients, Peer, Row
 
 ATOMS, OTHER_ATOMS, QUANTILES, SAMPLES, BINS = 5, 7, 4, 6, 5
 
@@ -179,7 +179,6 @@ ROWS = [
             case,
             settings=settings,
             gradients=Gradients(targets=("dist_target",)),
-            loose=Loose(lengths=("dist_target",)),
             peer=Peer(no_gradients={True: "The flag does nothing."}),
         )
         for case, settings in (("", {}), ("huber", HUBER))
@@ -191,7 +190,6 @@ ROWS = [
         settings=NORMALIZED,
         peer=Peer(why_not="rlax does not divide"),
         gradients=Gradients(targets=("dist_target",)),
-        loose=Loose(lengths=("dist_target",)),
     ),
     *(
         Row(
@@ -200,7 +198,6 @@ ROWS = [
             case,
             settings=settings,
             gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t")),
-            loose=Loose(lengths=("dist_q_t_selector", "dist_q_t")),
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -211,7 +208,6 @@ ROWS = [
             case,
             settings=settings,
             gradients=Gradients(targets=("r_t", "discount_t", "dist_q_t", "probs_a_t")),
-            loose=Loose(lengths=("dist_q_t",)),
         )
         for case, settings in (("", {}), ("huber", HUBER))
     ),
@@ -248,6 +244,5 @@ ROWS = [
             "targets": rng.normal(size=3),
         },
         gradients=Gradients(targets=("targets",)),
-        loose=Loose(lengths=("samples", "targets")),
     ),
 ]

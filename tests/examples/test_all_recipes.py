@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plain_losses import MODULES, all_cases
 from plain_losses import common as plain
 from plain_losses import exploration as explored
 from plain_losses import imitation as imitated
@@ -19,16 +20,9 @@ from recipes import exploration, imitation, policy_gradient, streaming
 
 import rlaxlib
 
-MODULES = (
-    *("continuous", "exploration", "imitation", "language", "offline"),
-    *("dreamer", "policy_gradient", "value_based"),
-    *("constraints", "flows", "goals", "multiagent"),
-    *("evaluation", "language_updates", "phases", "planning", "search", "preferences"),
-)
 LOSSES = {
     name: (case.loss, case.params)
-    for module in MODULES
-    for name, case in import_module(f"plain_losses.{module}").CASES.items()
+    for name, case in all_cases().items()
     if isinstance(case.loss, Call)
 }
 STEP = Batch(
@@ -43,7 +37,9 @@ GREEDY = jnp.outer(STEP.s_tm1, jnp.arange(3.0))  # The last action has most valu
 STREAMED = STEP._replace(
     s_t=STEP.s_tm1 / 2, r_t=1.5 * jnp.sum(jnp.square(STEP.s_tm1)) - 0.3
 )
-MEMORY = rlaxlib.IntrinsicRewardState(plain.normal(12, 3), 3, np.float32(2.0), 4)
+MEMORY = rlaxlib.IntrinsicRewardState(
+    plain.normal(12, 3), 3, np.float32(2.0), 4, np.float32(0.1)
+)
 NOVEL = plain.normal(T, 3), jnp.arange(1.0, T + 1), MEMORY, (jnp.array(1.0), 0.5)
 
 
@@ -347,7 +343,7 @@ STEPS = {
     *(*STREAMS, "s", "truncated_t", "sample_mask", "is_valid", "intrinsic_r_t"),
     *("c_t", "cost_v_tm1", "cost_v_t", "inputs", "tokens", "old_log_prob"),
     *("first", "action_mask", "intrinsic_v_tm1", "intrinsic_v_t"),
-    *("a_samples", "weights", "advs"),
+    *("a_samples", "weights", "advs", "b_t"),
     *(
         "ref_log_prob",
         "values",
@@ -569,5 +565,5 @@ def test_recipes_run_in_any_package():
         for name in [x for x in sys.modules if x.partition(".")[0] == "recipes"]:
             del sys.modules[name]
         sys.modules["recipes"] = None  # Not to be found under this name.
-        for module in (*MODULES, "streaming"):
+        for module in MODULES:
             import_module(f"examples.recipes.{module}")

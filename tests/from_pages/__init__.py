@@ -7,7 +7,8 @@ page, a module here has:
 - `TRAINED`: names of inputs that are outputs of trained networks: gradients by them
   are compared too;
 - `ROWS`: for each row, by its first cell, the formula of the other library, transcribed
-  from the commit that the page names. Its arguments are names of inputs.
+  from the commit that the page names. Its arguments are names of inputs; or it is a pair
+  of a formula that several libraries share, and of the names of inputs to pass.
 """
 
 import contextlib
@@ -51,6 +52,42 @@ def flags(*places, length):
     return jnp.zeros(length, bool).at[jnp.array(places)].set(True)
 
 
+def of_answers(steps=6, words=7):
+    """Return inputs of an answer, or of four with a mask, and rewards of five."""
+    log_prob = jnp.log(uniform(steps, low=0.05))
+    return {
+        "rewards": normal(5),
+        "lengths": jnp.array([5, 12, 15, 19, 25]),
+        "adv": normal(steps),
+        "log_prob": log_prob,
+        "data_log_prob": log_prob,
+        "old_log_prob": log_prob + normal(steps, scale=0.3),
+        "sampler_log_prob": jnp.log(uniform(steps, low=0.05)),
+        "ref_log_prob": jnp.log(uniform(steps, low=0.05)),
+        "losses": normal(4, steps),
+        "mask": jnp.arange(steps) < jnp.array([3, 0, 6, 5])[:, None],
+        "logits": normal(steps, words),
+        "teacher_logits": normal(steps, words),
+        "tokens": integers(words, steps),
+        "v": normal(steps),
+        "old_v": normal(steps),
+        "target": normal(steps),
+    }
+
+
+def with_a_gap(steps=6):
+    """Return inputs of a stream with a token to ignore, whose reward is 0."""
+    kept, values = ~flags(2, length=steps), normal(steps)
+    return {
+        "values": values,
+        # The value at the next valid token.
+        "v_t": jnp.array([values[1], values[3], values[3], *values[4:], 0.0]),
+        "r_t": normal(steps) * kept,
+        "discount_t": jnp.full(steps, 0.99),
+        "sample_mask": kept,
+    }
+
+
 def rows(page):
     """Return the code of each row of the tables of a page, by the first cell."""
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
@@ -83,6 +120,14 @@ def load(page):
     return module, names
 
 
+def formula_of(row):
+    """Return a formula, and the names of the inputs that it takes."""
+    if isinstance(row, tuple):
+        return row[0], row[1].split()
+    parameters = inspect.signature(row).parameters.values()
+    return row, [each.name for each in parameters if each.default is each.empty]
+
+
 def outputs_and_gradients(function, inputs):
     """Return the outputs of a function, and the gradients of a fixed sum of them."""
 
@@ -100,18 +145,15 @@ def check(page, row):
     """Compare the code of a row with the formula of the other library."""
     module, names = load(page)
     codes = rows(page)[row]
-    formula = module.ROWS[row]
+    formula, used = formula_of(module.ROWS[row])
 
     def ours(**inputs):
         return [eval(code, names | module.INPUTS | inputs) for code in codes]
 
-    parameters = inspect.signature(formula).parameters.values()
-    used = {each.name for each in parameters if each.default is each.empty}
-
     def theirs(**inputs):
-        return formula(**{name: (module.INPUTS | inputs)[name] for name in used})
+        return formula(*((module.INPUTS | inputs)[name] for name in used))
 
-    trained = module.TRAINED & used & {*re.findall(r"\w+", " ".join(codes))}
+    trained = module.TRAINED & {*used} & {*re.findall(r"\w+", " ".join(codes))}
     inputs = {name: module.INPUTS[name] for name in trained}
     with default_settings():
         found = outputs_and_gradients(ours, inputs)

@@ -3,6 +3,7 @@
 `agents/{ppo,sac,bc}/losses.py`, `distribution.py`, `acme/running_statistics.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -58,34 +59,12 @@ def compute_gae(
     return jax.lax.stop_gradient((vs, kept * (r_t + discount * live * after - v_tm1)))
 
 
-def policy_loss(log_prob, old_log_prob, adv, clipping_epsilon):
-    rho = jnp.exp(log_prob - old_log_prob)
-    near = jnp.clip(rho, 1 - clipping_epsilon, 1 + clipping_epsilon)
-    return -jnp.minimum(rho * adv, near * adv)
-
-
-def clipped_value_loss(v_tm1, old_v, target, clipping_epsilon_value):
-    bound = clipping_epsilon_value
-    near = old_v + jnp.clip(v_tm1 - old_v, -bound, bound)
-    return 0.5 * jnp.maximum((target - v_tm1) ** 2, (target - near) ** 2)
-
-
-def quantile_huber_loss(quantiles, target, kappa):
-    tau = (jnp.arange(5) + 0.5) / 5
-    error = target[0] - quantiles
-    size = jnp.abs(error)
-    huber = jnp.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))
-    return jnp.mean(jnp.abs(tau - (error < 0)) * huber)
-
-
 def log_det(x):
     return 2 * (jnp.log(2.0) - x - jax.nn.softplus(-2 * x))
 
 
 def tanh_log_prob(pre_tanh, mean, stddev):
-    normalizer = 0.5 * jnp.log(2 * jnp.pi) + jnp.log(stddev)
-    gaussian = -0.5 * (pre_tanh / stddev - mean / stddev) ** 2 - normalizer
-    return jnp.sum(gaussian - log_det(pre_tanh), axis=-1)
+    return f.log_normal(pre_tanh, mean, stddev) - jnp.sum(log_det(pre_tanh), axis=-1)
 
 
 def tanh_entropy(pre_tanh, mean, stddev):
@@ -106,11 +85,19 @@ def normalized(observation):
 
 ROWS = {
     "compute_gae": compute_gae,
-    "compute_ppo_loss: advantages": lambda adv: (adv - adv.mean()) / (adv.std() + 1e-8),
-    "compute_ppo_loss: policy": policy_loss,
+    "compute_ppo_loss: advantages": (f.standardized, "adv"),
+    "compute_ppo_loss: policy": (
+        f.clipped,
+        "log_prob old_log_prob adv clipping_epsilon clipping_epsilon",
+    ),
     "compute_ppo_loss: value": lambda v_tm1, target: 0.5 * (target - v_tm1) ** 2,
-    "compute_ppo_loss: value, clipped": clipped_value_loss,
-    "quantile_huber_loss": quantile_huber_loss,
+    "compute_ppo_loss: value, clipped": (
+        f.clipped_values,
+        "v_tm1 old_v target clipping_epsilon_value",
+    ),
+    "quantile_huber_loss": lambda quantiles, target, kappa: (
+        f.quantile_huber(quantiles, f.middles(5), target[:1], kappa) / 5
+    ),
     "NormalTanhDistribution.log_prob": tanh_log_prob,
     "NormalTanhDistribution.entropy": tanh_entropy,
     "alpha_loss": lambda log_alpha, log_prob, target_entropy: (

@@ -1,5 +1,6 @@
 """Dopamine, google/dopamine@5873f54, `dopamine/jax/agents/*/*_agent.py`."""
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -44,53 +45,6 @@ def bellman_error(q, a, r_t, discount_t, next_q):
     return r_t + discount_t * jnp.max(next_q) - q[a]
 
 
-def huber(q, a, r_t, discount_t, next_q):
-    x = jnp.abs(bellman_error(q, a, r_t, discount_t, next_q))
-    return jnp.where(x <= 1, 0.5 * x**2, 0.5 + (x - 1))
-
-
-def project(supports, weights, target_support):
-    width = target_support[1] - target_support[0]
-    clipped = jnp.clip(supports, target_support[0], target_support[-1])
-    quotient = 1 - jnp.abs(clipped - target_support[:, None]) / width
-    return jnp.sum(jnp.clip(quotient, 0, 1) * weights, axis=-1)
-
-
-def rainbow(support, logits, a, r_t, discount_t, next_logits, best=None):
-    probs = jax.nn.softmax(next_logits)
-    best = jnp.argmax(probs @ support) if best is None else best
-    target = project(r_t + discount_t * support, probs[best], support)
-    return -jnp.sum(target * jax.nn.log_softmax(logits[a]))
-
-
-def double(support, logits, a, r_t, discount_t, next_logits, selector):
-    best = jnp.argmax(selector)
-    return rainbow(support, logits, a, r_t, discount_t, next_logits, best)
-
-
-def quantile_loss(quantiles, target, tau, kappa):
-    error = target[None, :] - quantiles[:, None]
-    size = jnp.abs(error)
-    loss = jnp.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))
-    loss *= jnp.abs(tau[:, None] - (error < 0))
-    return jnp.sum(jnp.mean(loss, axis=1))
-
-
-def target_quantiles(r_t, discount_t, next_quantiles):
-    best = jnp.argmax(jnp.mean(next_quantiles, axis=0))
-    return r_t + discount_t * next_quantiles[:, best]
-
-
-def qr_dqn(logits, a, r_t, discount_t, next_logits):
-    target = target_quantiles(r_t, discount_t, next_logits.T)
-    return quantile_loss(logits[a], target, (jnp.arange(M) + 0.5) / M, 1.0)
-
-
-def iqn(quantiles, tau, a, r_t, discount_t, next_quantiles):
-    target = target_quantiles(r_t, discount_t, next_quantiles)
-    return quantile_loss(quantiles[:, a], target, tau, 0.5) / 0.5
-
-
 def accumulator(rewards, terminals):
     """Return the sums of 3 rewards, and the factors of the values after them."""
     sums, factors = [], []
@@ -104,28 +58,29 @@ def accumulator(rewards, terminals):
     return jnp.stack(sums), jnp.stack(factors)
 
 
-def gae(values, rewards, discounts, next_values):
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        delta = rewards[t] + discounts[t] * next_values[t] - values[t]
-        total = delta + 0.95 * discounts[t] * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
 ROWS = {
     "TransitionAccumulator": accumulator,
     "dqn: mse": lambda q, a, r_t, cumulative_gamma, terminal, next_q: (
         bellman_error(q, a, r_t, cumulative_gamma * (1.0 - terminal), next_q) ** 2
     ),
-    "dqn: huber": huber,
-    "rainbow": rainbow,
-    "full_rainbow: double_dqn": double,
-    "project_distribution": lambda support, probs: project(
-        support * 0.9 + 0.3, probs, support
+    "dqn: huber": lambda q, a, r_t, discount_t, next_q: f.huber(
+        bellman_error(q, a, r_t, discount_t, next_q)
     ),
-    "quantile": qr_dqn,
-    "implicit_quantile": iqn,
+    "rainbow": (f.c51, "support logits a r_t discount_t next_logits"),
+    "full_rainbow: double_dqn": (
+        f.c51,
+        "support logits a r_t discount_t next_logits selector",
+    ),
+    "project_distribution": lambda support, probs: f.project(0.3, 0.9, probs, support),
+    "quantile": lambda logits, a, r_t, discount_t, next_logits: f.quantile_q(
+        logits.T, f.middles(M), a, r_t, discount_t, next_logits.T, next_logits.T
+    ),
+    "implicit_quantile": lambda quantiles, tau, a, r_t, discount_t, next_quantiles: (
+        f.quantile_q(
+            quantiles, tau, a, r_t, discount_t, next_quantiles, next_quantiles, 0.5
+        )
+        / 0.5
+    ),
     "sac: target": lambda r_t, discount_t, next_qs, next_log_prob: (
         r_t + discount_t * (jnp.minimum(*next_qs) - 0.2 * next_log_prob)
     ),
@@ -134,7 +89,7 @@ ROWS = {
     ),
     "sac: policy": lambda log_prob, qs: 0.2 * log_prob - jnp.minimum(*qs),
     "sac: alpha_loss": lambda log_alpha, log_prob: log_alpha * stop(-log_prob - (-3.0)),
-    "calculate_advantages_and_returns": gae,
+    "calculate_advantages_and_returns": (f.gae, "values rewards discounts next_values"),
     "rainbow: loss_weights": lambda loss, loss_weights: (
         jnp.sum(loss_weights * loss) / 3
     ),

@@ -3,11 +3,11 @@
 `dqn_zoo/*/agent.py`, `dqn_zoo/replay.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
 from from_pages import flags, normal, uniform
-from from_pages.dopamine import double, quantile_loss, rainbow, target_quantiles
 
 A, M, N, T = 4, 11, 5, 7
 stop = jax.lax.stop_gradient
@@ -33,35 +33,10 @@ INPUTS = {
 TRAINED = {"q", "logits", "quantiles"}
 
 
-def clipped(error):
-    """Return half the square, with a gradient within [-0.5, 0.5]."""
-    gradient = stop(jnp.clip(error, -0.5, 0.5)) * (error - stop(error))
-    return stop(0.5 * error**2) + gradient
-
-
-def double_q(q, a, r_t, discount_t, next_q, selector):
-    return clipped(r_t + discount_t * next_q[jnp.argmax(selector)] - q[a])
-
-
-def qr_dqn(quantiles, a, r_t, discount_t, next_quantiles):
-    target = target_quantiles(r_t, discount_t, next_quantiles)
-    return quantile_loss(quantiles[:, a], target, (jnp.arange(N) + 0.5) / N, 1.0)
-
-
-def iqn(quantiles, tau, a, r_t, discount_t, policy_quantiles, next_quantiles):
-    best = jnp.argmax(jnp.mean(policy_quantiles, axis=0))
-    target = r_t + discount_t * next_quantiles[:, best]
-    return quantile_loss(quantiles[:, a], target, tau, 1.0)
-
-
-def n_step(rewards, discounts):
-    sums, products = [], []
-    for t in range(T):
-        total, product = 0.0, 1.0
-        for k in range(t, min(t + 3, T)):
-            total, product = total + product * rewards[k], product * discounts[k]
-        sums, products = [*sums, total], [*products, product]
-    return jnp.stack(sums), jnp.stack(products)
+def learning(q, a, r_t, discount_t, next_q, selector):
+    """Return half the square of the error, with a gradient within [-0.5, 0.5]."""
+    error = r_t + discount_t * next_q[jnp.argmax(selector)] - q[a]
+    return f.clipped_square(error, 0.5)
 
 
 def weights(probabilities):
@@ -70,16 +45,19 @@ def weights(probabilities):
 
 
 ROWS = {
-    "dqn": lambda q, a, r_t, discount_t, next_q: clipped(
-        r_t + discount_t * jnp.max(next_q) - q[a]
+    "dqn": (learning, "q a r_t discount_t next_q next_q"),
+    "double_q, prioritized": (learning, "q a r_t discount_t next_q selector"),
+    "c51": (f.c51, "support logits a r_t discount_t next_logits"),
+    "rainbow": (f.c51, "support logits a r_t discount_t next_logits selector"),
+    "qrdqn": lambda quantiles, a, r_t, discount_t, next_quantiles: f.quantile_q(
+        quantiles, f.middles(N), a, r_t, discount_t, next_quantiles, next_quantiles
     ),
-    "double_q, prioritized": double_q,
-    "c51": rainbow,
-    "rainbow": double,
-    "qrdqn": qr_dqn,
-    "iqn": iqn,
+    "iqn": (
+        f.quantile_q,
+        "quantiles tau a r_t discount_t policy_quantiles next_quantiles",
+    ),
     "EpsilonGreedyActor": lambda q: 0.9 * jax.nn.one_hot(jnp.argmax(q), A) + 0.1 / A,
-    "NStepTransitionAccumulator": n_step,
+    "NStepTransitionAccumulator": (f.n_step, "rewards discounts"),
     "importance_sampling_weights": weights,
     "PrioritizedTransitionReplay": lambda priorities: (
         0.9 * priorities**0.6 / jnp.sum(priorities**0.6) + 0.1 / 5

@@ -6,6 +6,7 @@ araffin/sbx@9bdc9c1: `sbx/tqc/tqc.py`;
 Stable-Baselines-Team/stable-baselines3-contrib@0ca7fdd: `common/utils.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -49,23 +50,14 @@ INPUTS = {
 TRAINED = {"log_prob", "v", "mean", "stddev", "qs", "log_ent_coef", "q", "quantiles"}
 
 
-def advantages(values, rewards, next_values, next_non_terminal):
-    total, found = 0.0, []
-    for t in reversed(range(B)):
-        delta = rewards[t] + 0.9 * next_values[t] * next_non_terminal[t] - values[t]
-        total = delta + 0.9 * 0.95 * next_non_terminal[t] * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
 def gae(values, r_t, last_values, episode_starts, dones):
     live = 1 - jnp.append(episode_starts[1:], dones)
-    return advantages(values, r_t, jnp.append(values[1:], last_values), live)
+    return f.gae(values, r_t, 0.9 * live, jnp.append(values[1:], last_values))
 
 
 def time_limit(values, r_t, v_t, terminal_value, truncated):
     rewards = r_t + truncated * 0.9 * terminal_value
-    return advantages(values, rewards, v_t, 1.0 - truncated)
+    return f.gae(values, rewards, 0.9 * (1.0 - truncated), v_t)
 
 
 def n_step(r_t, dones_t, truncated):
@@ -83,32 +75,9 @@ def n_step(r_t, dones_t, truncated):
     return jnp.stack(sums), jnp.stack(factors)
 
 
-def policy_loss(log_prob, old_log_prob, adv):
-    ratio = jnp.exp(log_prob - old_log_prob)
-    return -jnp.minimum(adv * ratio, adv * jnp.clip(ratio, 0.8, 1.2))
-
-
-def statistics(log_prob, old_log_prob):
-    log_ratio = stop(log_prob) - old_log_prob  # To be logged.
-    outside = jnp.abs(jnp.exp(log_ratio) - 1) > 0.2
-    return jnp.mean(jnp.exp(log_ratio) - 1 - log_ratio), jnp.mean(outside)
-
-
 def entropy_loss(mean, stddev):
     entropy = 0.5 + 0.5 * jnp.log(2 * jnp.pi) + jnp.log(stddev)
     return -jnp.sum(entropy, axis=-1) + 0 * jnp.sum(mean, axis=-1)
-
-
-def td3_action(key, next_action):
-    noise = jnp.clip(0.2 * jax.random.normal(key, (D,)), -0.5, 0.5)
-    return jnp.clip(next_action + noise, -1, 1)
-
-
-def dqn(q, a, r_t, discount_t, next_q):
-    chosen = jnp.take_along_axis(q, a[:, None], axis=1)[:, 0]
-    error = r_t + discount_t * jnp.max(next_q, axis=1) - chosen
-    size = jnp.abs(error)
-    return jnp.where(size < 1, 0.5 * error**2, size - 0.5)
 
 
 def tqc_target(r_t, discount_t, next_quantiles, next_log_prob):
@@ -117,19 +86,7 @@ def tqc_target(r_t, discount_t, next_quantiles, next_log_prob):
 
 
 def tqc_loss(quantiles, target):
-    delta = target[None] - quantiles[0][:, None]
-    size = jnp.abs(delta)
-    huber = jnp.where(size > 1, size - 0.5, 0.5 * delta**2)
-    cum_prob = (jnp.arange(5) + 0.5) / 5
-    return jnp.mean(jnp.abs(cum_prob[:, None] - (delta < 0)) * huber)
-
-
-def normalized(observation):
-    total = 1e-4 + N
-    mean = jnp.mean(observation, axis=0) * N / total
-    m_2 = 1e-4 + jnp.var(observation, axis=0) * N
-    m_2 += jnp.mean(observation, axis=0) ** 2 * 1e-4 * N / total
-    return jnp.clip((observation - mean) / jnp.sqrt(m_2 / total + 1e-8), -10, 10)
+    return f.quantile_huber(quantiles[0], f.middles(5), target) / 5
 
 
 def ornstein_uhlenbeck(key, noise):
@@ -140,14 +97,14 @@ def ornstein_uhlenbeck(key, noise):
 ROWS = {
     "compute_returns_and_advantage": gae,
     "TimeLimit.truncated": time_limit,
-    "normalize_advantage": lambda adv: (adv - adv.mean()) / (adv.std(ddof=1) + 1e-8),
-    "clip_range": policy_loss,
+    "normalize_advantage": lambda adv: f.standardized(adv, ddof=1),
+    "clip_range": (f.clipped, "log_prob old_log_prob adv"),
     "clip_range_vf": lambda v, old_v, target: (
         (target - (old_v + jnp.clip(v - old_v, -0.2, 0.2))) ** 2
     ),
     "value_loss": lambda v, target: (target - v) ** 2,
     "ent_coef": entropy_loss,
-    "approx_kl, clip_fraction": statistics,
+    "approx_kl, clip_fraction": (f.statistics, "log_prob old_log_prob"),
     "explained_variance": lambda v, target: 1 - jnp.var(target - v) / jnp.var(target),
     "A2C: policy loss": lambda log_prob, adv: -adv * log_prob,
     "SAC: target": lambda r_t, discount_t, next_qs, next_log_prob: (
@@ -158,18 +115,22 @@ ROWS = {
     "SAC: ent_coef_loss": lambda log_ent_coef, log_prob: (
         -(log_ent_coef * stop(log_prob - 3.0))
     ),
-    "TD3: target action": td3_action,
+    "TD3: target action": (f.td3_action, "key next_action"),
     "TD3: target": lambda r_t, discount_t, next_qs: (
         r_t + discount_t * jnp.min(next_qs, axis=0)
     ),
     "NStepReplayBuffer": n_step,
-    "DQN": dqn,
+    "DQN": lambda q, a, r_t, discount_t, next_q: f.huber(
+        r_t + discount_t * jnp.max(next_q, axis=1) - f.pick(q, a)
+    ),
     "polyak_update": lambda q, next_q: (1 - 0.005) * next_q + 0.005 * q,
     "TQC: target": tqc_target,
     "TQC: critic loss": tqc_loss,
     "TQC: actor loss": lambda log_prob, quantiles: (
         0.2 * log_prob[0] - jnp.mean(jnp.mean(quantiles, axis=1))
     ),
-    "VecNormalize.normalize_obs": normalized,
+    "VecNormalize.normalize_obs": lambda observation: jnp.clip(
+        f.normalized(observation), -10, 10
+    ),
     "OrnsteinUhlenbeckActionNoise": ornstein_uhlenbeck,
 }

@@ -4,6 +4,7 @@
 `systems/q_learning/ff_dqn_reg.py`. Estimates of one stream, without the batch.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -72,53 +73,23 @@ TRAINED = {
 # --- stoix/utils/loss.py. ---
 
 
-def policy_clip(pi_log_prob_t, b_pi_log_prob_t, gae_t, epsilon):
-    ratio = jnp.exp(pi_log_prob_t - b_pi_log_prob_t)
-    near = jnp.clip(ratio, 1.0 - epsilon, 1.0 + epsilon)
-    return jnp.mean(-jnp.minimum(ratio * gae_t, near * gae_t))
-
-
 def policy_penalty(pi_log_prob_t, b_pi_log_prob_t, gae_t, beta, kl_t):
     ratio = jnp.exp(pi_log_prob_t - b_pi_log_prob_t)
     return -jnp.mean(ratio * gae_t - beta * jnp.mean(kl_t))
 
 
-def dpo(pi_log_prob_t, b_pi_log_prob_t, gae_t, alpha, beta):
-    log_diff = pi_log_prob_t - b_pi_log_prob_t
-    ratio, relu = jnp.exp(log_diff), jax.nn.relu
-    r1 = ratio - 1.0
-    drift1 = relu(r1 * gae_t - alpha * jnp.tanh(r1 * gae_t / alpha))
-    drift2 = relu(log_diff * gae_t - beta * jnp.tanh(log_diff * gae_t / beta))
-    is_pos = gae_t >= 0.0
-    drift = drift1 * is_pos + drift2 * (1 - is_pos)
-    return -jnp.mean(ratio * gae_t - drift)
-
-
-def values_clipped(pred_value_t, behavior_value_t, targets_t, epsilon):
-    near = jnp.clip(pred_value_t - behavior_value_t, -epsilon, epsilon)
-    clipped = jnp.square(behavior_value_t + near - targets_t)
-    return 0.5 * jnp.mean(jnp.maximum(jnp.square(pred_value_t - targets_t), clipped))
-
-
 def mean_loss(td_error, huber_loss_parameter):
-    size = jnp.abs(td_error)
-    quadratic = jnp.minimum(size, huber_loss_parameter)
-    linear = size - quadratic
-    return jnp.mean(0.5 * quadratic**2 + huber_loss_parameter * linear)
-
-
-def chosen(x, a):
-    return x[jnp.arange(N), a]
+    return jnp.mean(f.huber(td_error, huber_loss_parameter))
 
 
 def q_learning(q_tm1, a_tm1, r_t, d_t, q_t, huber_loss_parameter):
     target_tm1 = r_t + d_t * jnp.max(q_t, axis=-1)
-    return mean_loss(target_tm1 - chosen(q_tm1, a_tm1), huber_loss_parameter)
+    return mean_loss(target_tm1 - f.pick(q_tm1, a_tm1), huber_loss_parameter)
 
 
 def double_q(q_tm1, q_t_value, a_tm1, r_t, d_t, q_t_selector, huber_loss_parameter):
-    target_tm1 = r_t + d_t * chosen(q_t_value, jnp.argmax(q_t_selector, axis=-1))
-    return mean_loss(target_tm1 - chosen(q_tm1, a_tm1), huber_loss_parameter)
+    target_tm1 = r_t + d_t * f.pick(q_t_value, jnp.argmax(q_t_selector, axis=-1))
+    return mean_loss(target_tm1 - f.pick(q_tm1, a_tm1), huber_loss_parameter)
 
 
 def td_learning(v_tm1, r_t, discount_t, v_t, huber_loss_parameter):
@@ -138,56 +109,51 @@ def munchausen(
     huber_loss_parameter,
 ):
     tau = entropy_temperature
-    term = chosen(tau * jax.nn.log_softmax(q_tm1_target / tau, axis=-1), a_tm1)
+    term = f.pick(tau * jax.nn.log_softmax(q_tm1_target / tau, axis=-1), a_tm1)
     term = munchausen_coefficient * jnp.clip(term, clip_value_min, 0.0)
     next_v = tau * jax.nn.logsumexp(q_t / tau, axis=-1)
-    td_error = stop(r_t + term + d_t * next_v) - chosen(q_tm1, a_tm1)
+    td_error = stop(r_t + term + d_t * next_v) - f.pick(q_tm1, a_tm1)
     return mean_loss(td_error, huber_loss_parameter)
 
 
 def categorical_td(v_logits_tm1, atoms, r_t, d_t, v_logits_t):
-    """Return the cross-entropy of each example, with the projection of rlax."""
-    target_z = r_t[:, None] + d_t[:, None] * atoms
-    distance = jnp.abs(jnp.clip(target_z, -2.0, 2.0)[:, :, None] - atoms)
-    share = jnp.clip(1 - distance / (atoms[1] - atoms[0]), 0, 1)
-    target = jnp.sum(jax.nn.softmax(v_logits_t)[:, :, None] * share, axis=1)
+    """Return the cross-entropy of each example."""
+    project = jax.vmap(f.project, in_axes=(0, 0, 0, None))
+    target = project(r_t, d_t, jax.nn.softmax(v_logits_t), atoms)
     return -jnp.sum(target * jax.nn.log_softmax(v_logits_tm1), axis=-1)
 
 
 def categorical_q(q_logits_tm1, atoms, a_tm1, r_t, d_t, q_logits_t, q_t_selector):
-    best = chosen(q_logits_t, jnp.argmax(q_t_selector, axis=-1))
-    return categorical_td(chosen(q_logits_tm1, a_tm1), atoms, r_t, d_t, best)
+    best = q_logits_t[jnp.arange(N), jnp.argmax(q_t_selector, axis=-1)]
+    return categorical_td(q_logits_tm1[jnp.arange(N), a_tm1], atoms, r_t, d_t, best)
 
 
-def quantile_regression(dist_src, tau_src, dist_target, huber_param):
-    delta = dist_target[:, None, :] - dist_src[:, :, None]
-    weight = jnp.abs(tau_src[:, :, None] - (delta < 0.0))
-    size = jnp.abs(delta)
-    square, line = 0.5 * delta**2, huber_param * (size - 0.5 * huber_param)
-    loss = weight * jnp.where(size <= huber_param, square, line)
-    return jnp.sum(jnp.mean(loss, axis=-1), axis=-1)
+quantile_regression = jax.vmap(f.quantile_huber)
 
 
-def quantile_q(
-    dist_q_tm1, tau_src, a_tm1, r_t, d_t, dist_q_t_selector, dist_q_t, huber_param
-):
-    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=1), axis=-1)
-    target = r_t[:, None] + d_t[:, None] * dist_q_t[jnp.arange(N), :, a_t]
-    source = dist_q_tm1[jnp.arange(N), :, a_tm1]
-    loss = quantile_regression(source, tau_src, stop(target), huber_param)
-    return jnp.mean(loss)
+def quantile_q(dist_q_tm1, tau_src, a_tm1, r_t, d_t, dist_q_t_selector, dist_q_t):
+    step = a_tm1, r_t, d_t, dist_q_t_selector, dist_q_t
+    return jnp.mean(jax.vmap(f.quantile_q)(dist_q_tm1, tau_src, *step))
 
 
 # --- stoix/utils/multistep.py. ---
 
 
 def gae(v_tm1, r_t, discount_t, v_t, lambda_, truncation_t):
-    acc, found = 0.0, []
-    for t in reversed(range(N)):
-        delta = r_t[t] + discount_t[t] * v_t[t] - v_tm1[t]
-        acc = delta + discount_t[t] * lambda_ * acc * (1.0 - truncation_t[t])
-        found = [acc, *found]
-    return jnp.stack(found)
+    delta = r_t + discount_t * v_t - v_tm1
+    return f.backwards(delta, discount_t * lambda_ * (1.0 - truncation_t))
+
+
+def off_policy(q_taken_t, v_t, r_t, discount_t, c_t):
+    rewards = r_t[:-1] + discount_t[:-1] * (v_t[:-1] - c_t * q_taken_t)
+    last = r_t[-1] + discount_t[-1] * v_t[-1]
+    return jnp.append(f.backwards(rewards, discount_t[:-1] * c_t, last), last)
+
+
+def corrected_errors(r_t, discount_t, rho_tm1, lambda_, values, truncation_t):
+    rho_t, delta = jnp.append(rho_tm1[1:], 1.0), r_t + discount_t * values[1:]
+    after = discount_t * rho_t * lambda_ * (1.0 - truncation_t)
+    return rho_tm1 * f.backwards(delta - values[:-1], after)
 
 
 def n_step(r_t, discount_t, v_t, lambda_, n=3):
@@ -201,36 +167,9 @@ def n_step(r_t, discount_t, v_t, lambda_, n=3):
     return targets
 
 
-def off_policy(q_taken_t, v_t, r_t, discount_t, c_t):
-    g = r_t[-1] + discount_t[-1] * v_t[-1]
-    found = [g]
-    for t in reversed(range(N - 1)):
-        g = r_t[t] + discount_t[t] * (v_t[t] - c_t[t] * q_taken_t[t] + c_t[t] * g)
-        found = [g, *found]
-    return jnp.stack(found)
-
-
 def retrace(q_taken_tm1, q_taken_t, v_t, r_t, discount_t, c_t, lambda_):
     c_t = jnp.minimum(1.0, c_t) * lambda_
     return stop(off_policy(q_taken_t, v_t, r_t, discount_t, c_t)) - q_taken_tm1
-
-
-def lambda_returns(r_t, discount_t, v_t, lambda_):
-    acc, found = v_t[-1], []
-    for t in reversed(range(N)):
-        acc = r_t[t] + discount_t[t] * ((1 - lambda_) * v_t[t] + lambda_ * acc)
-        found = [acc, *found]
-    return jnp.stack(found)
-
-
-def corrected_errors(r_t, discount_t, rho_tm1, lambda_, values, truncation_t):
-    rho_t, acc, found = jnp.append(rho_tm1[1:], 1.0), 0.0, []
-    for t in reversed(range(N)):
-        delta = r_t[t] + discount_t[t] * values[t + 1] - values[t]
-        acc = acc * (1.0 - truncation_t[t])
-        acc = delta + discount_t[t] * rho_t[t] * lambda_ * acc
-        found = [acc, *found]
-    return rho_tm1 * jnp.stack(found)
 
 
 # --- Elsewhere. ---
@@ -258,14 +197,20 @@ def mpo(q_tm1, q_t_selector, q_t, log_temperature, log_alpha):
 
 def regularized(q_tm1, a_tm1, r_t, d_t, q_t, huber_loss_parameter):
     loss = q_learning(q_tm1, a_tm1, r_t, d_t, q_t, huber_loss_parameter)
-    return 0.1 * jnp.mean(chosen(q_tm1, a_tm1)) + loss
+    return 0.1 * jnp.mean(f.pick(q_tm1, a_tm1)) + loss
 
 
 ROWS = {
-    "ppo_clip_loss": policy_clip,
+    "ppo_clip_loss": lambda pi_log_prob_t, b_pi_log_prob_t, gae_t: jnp.mean(
+        f.clipped(pi_log_prob_t, b_pi_log_prob_t, gae_t)
+    ),
     "ppo_penalty_loss": policy_penalty,
-    "dpo_loss": dpo,
-    "clipped_value_loss": values_clipped,
+    "dpo_loss": lambda pi_log_prob_t, b_pi_log_prob_t, gae_t: jnp.mean(
+        f.discovered(pi_log_prob_t, b_pi_log_prob_t, gae_t)
+    ),
+    "clipped_value_loss": lambda pred_value_t, behavior_value_t, targets_t: jnp.mean(
+        f.clipped_values(pred_value_t, behavior_value_t, targets_t)
+    ),
     "q_learning": q_learning,
     "double_q_learning": double_q,
     "td_learning": td_learning,
@@ -277,28 +222,24 @@ ROWS = {
     "categorical_td_learning": lambda v_logits_tm1, atoms, r_t, d_t, v_logits_t: (
         jnp.mean(categorical_td(v_logits_tm1, atoms, r_t, d_t, v_logits_t))
     ),
-    "quantile_regression_loss": quantile_regression,
+    "quantile_regression_loss": (quantile_regression, "dist_src tau_src dist_target"),
     "quantile_q_learning": quantile_q,
     "batch_truncated_generalized_advantage_estimation": gae,
     "standardize_advantages": lambda gae_t: (
         (gae_t - jnp.mean(gae_t)) / jnp.sqrt(jnp.var(gae_t) + 1e-5)
     ),
-    "batch_discounted_returns, time_major=True": lambda rewards, discounts: jnp.stack(
-        [
-            lambda_returns(rewards[:, i], discounts[:, i], rewards[:, i], 1.0)
-            for i in (0, 1)
-        ],
-        axis=1,
+    "batch_discounted_returns, time_major=True": lambda rewards, discounts: f.backwards(
+        rewards, discounts, rewards[-1]
     ),
     "batch_n_step_bootstrapped_returns": n_step,
     "batch_general_off_policy_returns_from_q_and_v": off_policy,
     "batch_retrace_continuous": retrace,
-    "batch_lambda_returns": lambda_returns,
-    "batch_discounted_returns": lambda r_t, discount_t, v_t: lambda_returns(
-        r_t, discount_t, v_t, 1.0
+    "batch_lambda_returns": (f.lambda_returns, "r_t discount_t v_t lambda_"),
+    "batch_discounted_returns": lambda r_t, discount_t, v_t: f.backwards(
+        r_t, discount_t, v_t[-1]
     ),
     "importance_corrected_td_errors": corrected_errors,
-    "batch_q_lambda": lambda r_t, discount_t, q_t, lambda_: lambda_returns(
+    "batch_q_lambda": lambda r_t, discount_t, q_t, lambda_: f.lambda_returns(
         r_t, discount_t, jnp.max(q_t, axis=-1), lambda_
     ),
     "running_statistics": normalized,

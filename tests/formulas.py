@@ -1,7 +1,7 @@
 """Formulas of authors' codes in plain `jax.numpy`, which pages and recipes share.
 
 `from_pages/` and `plain_losses/` name the repositories, commits and files that have
-them. Each is written as those files have it, and of one stream unless it says otherwise.
+them. Each is written as those files have it, of one stream if it has a time axis.
 """
 
 import jax
@@ -20,7 +20,7 @@ def pick(x, a):
 
 
 def backwards(b, a, last=0.0):
-    """Return `y[t] = b[t] + a[t] * y[t + 1]`, of which the one after the end is last."""
+    """Return `y[t] = b[t] + a[t] * y[t + 1]`, where the one after the end is `last`."""
     total, found = last, []
     for t in reversed(range(len(b))):
         total = b[t] + a[t] * total
@@ -110,8 +110,7 @@ def dual_clipped(log_prob, old_log_prob, adv, low=0.2, high=0.28, bound=3.0):
 
 def gspo(log_prob, old_log_prob, adv, low=3e-4, high=4e-4):
     """Return the loss of the mean log-ratio, for each token."""
-    loss = clipped(jnp.mean(log_prob - old_log_prob), 0.0, adv[0], low, high)
-    return jnp.broadcast_to(loss, adv.shape)
+    return clipped(jnp.mean(log_prob - old_log_prob), 0.0, adv, low, high)
 
 
 def gspo_token(log_prob, log_ratio, adv, low=3e-4, high=4e-4):
@@ -129,10 +128,10 @@ def sapo(log_prob, old_log_prob, adv):
     return -jax.nn.sigmoid(tau * (ratio - 1)) * 4 / tau * adv
 
 
-def vespo(log_prob, log_w, adv):
-    """Return the loss with the log-ratio of the whole answer."""
+def vespo_weight(log_w, adv):
+    """Return the weight of an answer with such a log-ratio."""
     k, rate = (jnp.where(adv >= 0, *pair) for pair in ((2.0, 3.0), (3.0, 2.0)))
-    return -stop(jnp.exp(k * log_w + rate * (1 - jnp.exp(log_w)))) * adv * log_prob
+    return stop(jnp.exp(k * log_w + rate * (1 - jnp.exp(log_w))))
 
 
 def geometric_mean(log_prob, old_log_prob, adv, low=0.4, high=0.4):
@@ -302,7 +301,7 @@ def unimix(logits):
 
 
 def soft_value(logits, qs, temperature=0.2):
-    """Return the value of the least of several critics, minus the temperature's cost."""
+    """Return the soft value of the minimum of several critics."""
     cost = temperature * log_softmax(logits)
     return jnp.sum(softmax(logits) * (jnp.min(qs, axis=0) - cost), axis=-1)
 
@@ -330,3 +329,9 @@ def clipped_square(error, bound):
     """Return half the square, whose gradient is clipped."""
     gradient = stop(jnp.clip(error, -bound, bound)) * (error - stop(error))
     return stop(0.5 * error**2) + gradient
+
+
+def dreamer_return(rew, term, boot, last, discount):
+    """Return the λ-returns of the observations but the last, with λ 0.95."""
+    live, cont = (1 - term[1:]) * discount, (1 - last[1:]) * 0.95
+    return backwards(rew[1:] + (1 - cont) * live * boot[1:], live * cont, boot[-1])

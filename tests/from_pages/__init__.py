@@ -7,7 +7,7 @@ page, a module here has:
 - `TRAINED`: names of inputs that are outputs of trained networks: gradients by them
   are compared too;
 - `ROWS`: for each row, by its first cell, the formula of the other library, transcribed
-  from the commit that the page names. Its arguments are names of inputs; or it is a pair
+  from the commit that the page names, whose arguments are names of inputs; or a pair
   of a formula that several libraries share, and of the names of inputs to pass.
 """
 
@@ -52,9 +52,10 @@ def flags(*places, length):
     return jnp.zeros(length, bool).at[jnp.array(places)].set(True)
 
 
-def of_answers(steps=6, words=7):
+def of_answers(steps=6, words=7, first=None):
     """Return inputs of an answer, or of four with a mask, and rewards of five."""
-    log_prob = jnp.log(uniform(steps, low=0.05))
+    log_prob = jnp.log(uniform(steps, low=0.05, high=0.4))
+    log_prob = log_prob if first is None else log_prob.at[0].set(first)
     return {
         "rewards": normal(5),
         "lengths": jnp.array([5, 12, 15, 19, 25]),

@@ -4,6 +4,7 @@
 `coax/reward_tracing`, `coax/experience_replay`, `coax/proba_dists`, `coax/utils`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,58 +59,10 @@ def td_error(target, prediction):
     return stop(target) - prediction
 
 
-def of_bins(atoms, logits, r_t, discount_t, next_logits):
-    """Return the cross-entropy with a shifted distribution, projected atom by atom."""
-    p, step, target = jax.nn.softmax(next_logits), atoms[1] - atoms[0], jnp.zeros(M)
-    for j in range(M):
-        b = (jnp.clip(r_t + discount_t * atoms[j], -2, 2) + 2) / step
-        low, high = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
-        target = target.at[low].add(p[j] * (high + (low == high) - b))
-        target = target.at[high].add(p[j] * (b - low))
-    return -jnp.sum(stop(target) * jax.nn.log_softmax(logits))
-
-
-def v_of_bins(atoms, logits, r_t, discount_t, next_logits):
-    return of_bins(atoms, logits[0], r_t, discount_t, next_logits[0])
-
-
-def q_of_bins(atoms, logits, a, r_t, discount_t, next_logits):
-    best = jnp.argmax(jax.nn.softmax(next_logits) @ atoms)
-    return of_bins(atoms, logits[a], r_t, discount_t, next_logits[best])
-
-
-def huber(error, delta=1.0):
-    near = jnp.abs(error) < delta
-    return jnp.where(near, 0.5 * error**2, delta * (jnp.abs(error) - 0.5 * delta))
-
-
 def q_learning_batch(q_batch, q_targ, actions, rewards, discounts, weights):
     error = rewards + discounts * jnp.max(q_targ, axis=1)
     error -= q_batch[jnp.arange(T), actions]
-    return jnp.mean(jnp.clip(weights, 0.1, 10) * huber(error))
-
-
-def quantile_huber(y_true, y_pred, quantiles, delta=1.0):
-    """Return a mean over predictions of the sum over targets."""
-    error = y_true[None, :] - y_pred[:, None]
-    weight = jnp.abs(quantiles[:, None] - (error < 0))
-    return jnp.mean(jnp.sum(stop(weight) * huber(error, delta) / delta, axis=1))
-
-
-def of_quantiles(quantiles, tau, a, r_t, discount_t, next_quantiles):
-    best = jnp.argmax(jnp.mean(next_quantiles, axis=0))
-    target = stop(r_t + discount_t * next_quantiles[:, best])
-    return quantile_huber(target, quantiles[:, a], tau)
-
-
-def ppo_clip(log_probs, old_log_probs, adv):
-    ratio = jnp.exp(log_probs - old_log_probs)
-    return -jnp.minimum(adv * ratio, adv * jnp.clip(ratio, 1 - 0.2, 1 + 0.2))
-
-
-def entropy(logits):
-    log_p = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+    return jnp.mean(jnp.clip(weights, 0.1, 10) * f.huber(error))
 
 
 def kl_divergence(logits, next_logits):
@@ -121,7 +74,7 @@ def n_step_entropy(logits, dones):
     """Return the discounted entropies of the first steps, those after an end off."""
     total, valid = 0.0, 1.0
     for n in range(A):
-        total += 0.99**n * valid * entropy(logits[n])
+        total += 0.99**n * valid * f.entropy(logits[n])
         valid *= 1.0 - dones[n]
     return -0.1 * total
 
@@ -131,35 +84,14 @@ def quantiles_uniform(key):
     return jnp.cumsum(draws / jnp.sum(draws))
 
 
-def n_step(rewards, discounts):
-    """Return the sums of 3 rewards, and the factors of the values after them."""
-    sums, factors = [], []
-    for t in range(T):
-        total, factor = 0.0, 1.0
-        for k in range(t, min(t + 3, T)):
-            total, factor = total + factor * rewards[k], factor * discounts[k]
-        sums.append(total)
-        factors.append(factor)
-    return jnp.stack(sums), jnp.stack(factors)
-
-
-def monte_carlo(rewards, discounts):
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        total = rewards[t] + discounts[t] * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
 def prioritized(priorities, probs):
     p = priorities**0.6
     weights = (A * probs) ** -0.4
     return p / jnp.sum(p), weights / jnp.max(weights)
 
 
-def log_normal(action, mean, stddev):
-    z = (action - mean) / stddev
-    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2)
+def v_of_bins(atoms, logits, r_t, discount_t, next_logits):
+    return f.c51(atoms, logits, 0, r_t, discount_t, next_logits[:1])
 
 
 ROWS = {
@@ -189,36 +121,45 @@ ROWS = {
     "SoftClippedDoubleQLearning": lambda r_t, discount_t, next_qs: (
         r_t + discount_t * jnp.min(next_qs)
     ),
-    "SimpleTD of a StochasticV over bins": v_of_bins,
-    "QLearning of a StochasticQ over bins": q_of_bins,
-    "QLearning of a StochasticQ over quantiles": of_quantiles,
+    "SimpleTD of a StochasticV over bins": (
+        v_of_bins,
+        "atoms logits r_t discount_t next_logits",
+    ),
+    "QLearning of a StochasticQ over bins": (
+        f.c51,
+        "atoms logits a r_t discount_t next_logits",
+    ),
+    "QLearning of a StochasticQ over quantiles": (
+        f.quantile_q,
+        "quantiles tau a r_t discount_t next_quantiles next_quantiles",
+    ),
     "value_transforms.LogTransform": lambda q: jnp.sign(q) * jnp.log(1 + jnp.abs(q)),
     "VanillaPG": lambda log_probs, adv: -adv * log_probs,
-    "PPOClip": ppo_clip,
+    "PPOClip": (f.clipped, "log_probs old_log_probs adv"),
     "DeterministicPG": lambda dqda: -dqda,
     "SoftPG": lambda log_prob, next_qs: 0.2 * log_prob - jnp.min(next_qs),
-    "EntropyRegularizer": lambda logits: jnp.mean(-0.1 * entropy(logits)),
+    "EntropyRegularizer": lambda logits: jnp.mean(-0.1 * f.entropy(logits)),
     "NStepEntropyRegularizer": n_step_entropy,
     "KLDivRegularizer": kl_divergence,
     "mse": lambda v, next_v: 0.5 * (v - next_v) ** 2,
-    "huber": lambda v, next_v: huber(next_v - v),
+    "huber": lambda v, next_v: f.huber(next_v - v),
     "logloss": lambda probs: -(1 - probs) * jnp.log(probs) - probs * jnp.log(1 - probs),
     "logloss_sign": lambda sign, v: jnp.log(1.0 + jnp.exp(-sign * v)),
-    "quantile_huber": lambda targets, quantiles, tau: quantile_huber(
-        targets, quantiles[:, 0], tau, 0.5
+    "quantile_huber": lambda targets, quantiles, tau: (
+        f.quantile_huber(quantiles[:, 0], tau, targets, 0.5) / 0.5 * K / N
     ),
-    "NStep": n_step,
-    "MonteCarlo": monte_carlo,
+    "NStep": (f.n_step, "rewards discounts"),
+    "MonteCarlo": (f.backwards, "rewards discounts"),
     "PrioritizedReplayBuffer": prioritized,
     "EpsilonGreedy": lambda q: 0.1 / A + 0.9 * jax.nn.one_hot(jnp.argmax(q), A),
     "BoltzmannPolicy": lambda q: jax.nn.softmax(q / 0.5),
     "proba_dists.CategoricalDist": lambda a, q: (
         jax.nn.log_softmax(q)[a],
-        entropy(q),
+        f.entropy(q),
     ),
-    "proba_dists.NormalDist": log_normal,
+    "proba_dists.NormalDist": (f.log_normal, "action mean stddev"),
     "proba_dists.SquashedNormalDist": lambda action, mean, stddev: (
-        log_normal(action, mean, stddev) - jnp.sum(jnp.log(1 - jnp.tanh(action) ** 2))
+        f.log_normal(action, mean, stddev) - jnp.sum(jnp.log(1 - jnp.tanh(action) ** 2))
     ),
     "utils.OrnsteinUhlenbeckNoise": lambda key, noise: (
         noise + 0.15 * (0.0 - noise) + 0.2 * jax.random.normal(key, (D,))

@@ -7,6 +7,7 @@ david-cortes/contextualbandits@52b8dfc, `contextualbandits/online.py`,
 `contextualbandits/linreg/`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -48,29 +49,9 @@ def allowed(logits):
     return log_probs - jnp.max(log_probs, axis=1, keepdims=True) > jnp.log(0.3)
 
 
-def discrete_cql(logits, a):
-    chosen = jnp.take_along_axis(logits, a[:, None], axis=1)[:, 0]
-    return jax.nn.logsumexp(logits, axis=1) - chosen
-
-
-def iql_value(v, q):
-    difference = q - v
-    return jnp.abs(0.7 - (difference < 0)) * difference**2
-
-
 def rebrac(q, action, data_action):
     scale = 1 / stop(jnp.mean(jnp.abs(q)))
     return -scale * q + 0.1 * jnp.sum((data_action - action) ** 2, axis=1)
-
-
-def td3_bc(q, action, data_action):
-    scale = 2.5 / stop(jnp.mean(jnp.abs(q)))
-    return -scale * jnp.mean(q) + jnp.mean((data_action - action) ** 2)
-
-
-def clone(log_prob, logits):
-    probs, log_probs = jax.nn.softmax(logits), jax.nn.log_softmax(logits)
-    return -log_prob + 1e-3 * jnp.sum(probs * log_probs, axis=1)
 
 
 def discriminator(expert_logit, v):
@@ -100,14 +81,16 @@ ROWS = {
         jnp.exp((q - jnp.max(q_samples, axis=1)) / 0.5), 0, 20
     ),
     "DiscreteBCQ": allowed,
-    "DiscreteCQL": discrete_cql,
-    "IQL: value": iql_value,
+    "DiscreteCQL": lambda logits, a: (
+        jax.nn.logsumexp(logits, axis=1) - f.pick(logits, a)
+    ),
+    "IQL: value": lambda v, q: f.expectile(q - v),
     "IQL: actor": lambda log_prob, adv: (
         -jnp.minimum(jnp.exp(3.0 * adv), 100.0) * log_prob
     ),
     "ReBRAC: actor": rebrac,
-    "TD3PlusBC: actor": td3_bc,
-    "BC: loss": clone,
+    "TD3PlusBC: actor": (f.td3_bc, "q action data_action"),
+    "BC: loss": lambda log_prob, logits: -log_prob - 1e-3 * f.entropy(logits),
     "GAIL, AIRL: discriminator": discriminator,
     "GAIL: reward": lambda v: stop(-jax.nn.log_sigmoid(-v)),
     "AIRL: logit": lambda q, log_prob, adv, discount_t, v: (

@@ -3,12 +3,14 @@
 `dreamerv3/{agent,rssm}.py`, `embodied/jax/{outs,heads,nets,utils}.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
 from from_pages import flags, normal, uniform
 
-T, BINS = 6, 41
+T, M = 6, 41
+BINS = f.symexp(jnp.linspace(-20, 20, M))
 stop = jax.lax.stop_gradient
 INPUTS = {
     "rew": normal(T + 1),
@@ -23,8 +25,8 @@ INPUTS = {
     "v": normal(T + 1),
     "slow_v": normal(T + 1),
     "scale": jnp.float32(1.3),
-    "logits": normal(T + 1, BINS),
-    "old_logits": normal(T + 1, BINS),
+    "logits": normal(T + 1, M),
+    "old_logits": normal(T + 1, M),
     "key": jax.random.key(0),
     "posterior": normal(4, 5),
     "prior": normal(4, 5),
@@ -34,50 +36,15 @@ INPUTS = {
 TRAINED = {"log_prob", "entropy", "logits", "posterior", "prior", "x"}
 
 
-def lambda_return(rew, term, boot, last):
-    total, found = boot[-1], []
-    for t in reversed(range(1, T + 1)):
-        live, cont = (1 - term[t]) * 0.99, (1 - last[t]) * 0.95
-        total = rew[t] + (1 - cont) * live * boot[t] + live * cont * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
 def retnorm(returns, spread):
     low, high = jnp.percentile(returns, 5.0), jnp.percentile(returns, 95.0)
     return jnp.maximum(1.0, 0.99 * spread + 0.01 * (high - low))
 
 
-def symlog(x):
-    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
-
-
-def symexp(x):
-    return jnp.sign(x) * jnp.expm1(jnp.abs(x))
-
-
-def bins():
-    half = symexp(jnp.linspace(-20, 0, (BINS - 1) // 2 + 1))
-    return jnp.concatenate([half, -half[:-1][::-1]])
-
-
-def two_hot_loss(logits, target):
-    below = jnp.sum(bins() <= target[:, None], axis=-1) - 1
-    low, high = bins()[below], bins()[below + 1]
-    weight = ((target - low) / (high - low))[:, None]
-    hot = jax.nn.one_hot(below, BINS) * (1 - weight)
-    hot += jax.nn.one_hot(below + 1, BINS) * weight
-    return -jnp.sum(hot * jax.nn.log_softmax(logits), axis=-1)
-
-
-def unimix(logits):
-    return jnp.log(0.99 * jax.nn.softmax(logits) + 0.01 / BINS)
-
-
 def straight_through(key, logits):
     index = jax.random.categorical(key, logits)
     probs = jax.nn.softmax(logits)
-    return jax.nn.one_hot(index, BINS) + probs - stop(probs)
+    return jax.nn.one_hot(index, M) + probs - stop(probs)
 
 
 def balance(posterior, prior):
@@ -89,22 +56,26 @@ def balance(posterior, prior):
 
 
 ROWS = {
-    "lambda_return": lambda_return,
+    "lambda_return": lambda rew, term, boot, last: f.dreamer_return(
+        rew, term, boot, last, 0.99
+    ),
     "imag_loss: weight": lambda con: jnp.cumprod(0.99 * con) / 0.99,
     "retnorm": retnorm,
     "imag_loss: policy": lambda log_prob, returns, v, scale, entropy: (
         -(log_prob * (returns - v) / scale + 3e-4 * entropy)
     ),
     "imag_loss: value": lambda logits, returns, slow_v: (
-        two_hot_loss(logits, returns) + two_hot_loss(logits, slow_v)
+        f.two_hot_loss(logits, returns, BINS) + f.two_hot_loss(logits, slow_v, BINS)
     ),
-    "repl_loss": lambda logits, returns, last: ~last * two_hot_loss(logits, returns),
-    "TwoHot.pred": lambda logits: jnp.sum(jax.nn.softmax(logits) * bins(), axis=-1),
-    "Categorical(logits, unimix)": unimix,
+    "repl_loss": lambda logits, returns, last: (
+        ~last * f.two_hot_loss(logits, returns, BINS)
+    ),
+    "TwoHot.pred": lambda logits: jnp.sum(jax.nn.softmax(logits) * BINS, axis=-1),
+    "Categorical(logits, unimix)": lambda logits: jnp.log(f.unimix(logits)),
     "OneHot.sample": straight_through,
     "dyn, rep": balance,
-    "symlog, symexp": lambda x: (symlog(x), symexp(x)),
-    "MSE(symlog)": lambda x, target: (x - symlog(target)) ** 2,
+    "symlog, symexp": lambda x: (f.symlog(x), f.symexp(x)),
+    "MSE(symlog)": lambda x, target: (x - f.symlog(target)) ** 2,
     "con head": lambda x, con: (
         -con * jax.nn.log_sigmoid(x) - (1 - con) * jax.nn.log_sigmoid(-x)
     ),

@@ -10,6 +10,7 @@ inclusionAI/AReaL@4aef98d, `areal/utils/functional/functional.py`; alibaba/ROLL@
 erfanzar/EasyDeL@090a03b, `gfpo_trainer.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,61 +43,39 @@ INPUTS = {
 TRAINED = {"log_prob", "logits", "losses"}
 
 
-def ppo(log_prob, old_log_prob, adv, low=0.2, high=0.28, dual=None):
-    ratio = jnp.exp(log_prob - old_log_prob)
-    loss = jnp.maximum(-ratio * adv, -jnp.clip(ratio, 1 - low, 1 + high) * adv)
-    return (
-        loss
-        if dual is None
-        else jnp.where(adv < 0, jnp.minimum(-dual * adv, loss), loss)
-    )
+dual = f.dual_clipped, "log_prob old_log_prob adv"
 
 
-def dual(log_prob, old_log_prob, adv):
-    return ppo(log_prob, old_log_prob, adv, dual=3.0)
+def leave_one_out(rewards):
+    return rewards - (rewards.sum() - rewards) / 4
 
 
-def gspo(log_prob, old_log_prob, adv):
-    return ppo(jnp.mean(log_prob - old_log_prob), 0.0, adv, 3e-4, 4e-4)
+def bounded_k3(data_log_prob, ref_log_prob):
+    return jnp.clip(f.k3(data_log_prob, ref_log_prob), -10, 10)
 
 
 def reinforce(log_prob, adv):
     return -log_prob * adv
 
 
-def clipped(log_prob, old_log_prob, adv, low, high):
-    weight = jnp.clip(jnp.exp(log_prob - old_log_prob), low, high)
-    return -stop(weight) * adv * log_prob
-
-
-def k3(log_prob, base):
-    return jnp.exp(base - log_prob) - 1 - (base - log_prob)
-
-
-def bounded_k3(data_log_prob, ref_log_prob):
-    return jnp.clip(k3(data_log_prob, ref_log_prob), -10, 10)
-
-
 def nemo_kl(log_prob, ref_log_prob):
     weights = jnp.exp(log_prob - stop(log_prob))
-    return jnp.clip(weights * k3(log_prob, ref_log_prob), -10, 10)
+    return jnp.clip(weights * f.k3(log_prob, ref_log_prob), -10, 10)
 
 
 def nemo_top_p(logits, kept, tokens, old_log_prob, adv, ref_log_prob):
-    def log_prob(logits):
-        log_probs = jax.nn.log_softmax(logits)
-        return jnp.take_along_axis(log_probs, tokens[:, None], axis=-1)[:, 0]
-
-    filtered = log_prob(jnp.where(kept, logits, -jnp.inf))
-    whole = log_prob(logits)
+    filtered, whole = (
+        f.pick(jax.nn.log_softmax(x), tokens)
+        for x in (jnp.where(kept, logits, -jnp.inf), logits)
+    )
     weights = jnp.exp(whole - stop(whole))
-    loss = ppo(filtered, old_log_prob, adv, 0.2, 0.2)
-    return loss + 0.01 * weights * k3(whole, ref_log_prob)
+    loss = f.clipped(filtered, old_log_prob, adv)
+    return loss + 0.01 * weights * f.k3(whole, ref_log_prob)
 
 
 def slime_kl(log_prob, old_log_prob, ref_log_prob):
     ratio = jnp.exp(log_prob - old_log_prob)
-    return jnp.clip(ratio * k3(log_prob, ref_log_prob), -10, 10)
+    return jnp.clip(ratio * f.k3(log_prob, ref_log_prob), -10, 10)
 
 
 def clamp(log_ratio, low, high):
@@ -136,33 +115,20 @@ def segments(old_log_prob, sampler_log_prob):
     return jnp.minimum(jnp.concatenate(means), 1.2)
 
 
-def leave_one_out(rewards):
-    return rewards - (rewards.sum() - rewards) / 4
-
-
-def sequence_means(losses, mask):
-    means = jnp.sum(losses * mask, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
-    return jnp.sum(means) / jnp.sum(jnp.any(mask, axis=1))
-
-
-def standardized(rewards, epsilon):
-    return (rewards - rewards.mean()) / (rewards.std(ddof=1) + epsilon)
-
-
 ROWS = {
-    "OpenRLHF: group_norm": lambda rewards: standardized(rewards, 1e-9),
+    "OpenRLHF: group_norm": lambda rewards: f.standardized(
+        rewards, ddof=1, epsilon=1e-9
+    ),
     "OpenRLHF: rloo": leave_one_out,
     "OpenRLHF: reinforce_baseline, dr_grpo": lambda rewards: rewards - rewards.mean(),
-    "NeMo-RL: use_leave_one_out_baseline=False": lambda rewards: standardized(
-        rewards, 1e-6
+    "NeMo-RL: use_leave_one_out_baseline=False": lambda rewards: f.standardized(
+        rewards, ddof=1, epsilon=1e-6
     ),
     "NeMo-RL: normalize_rewards=False": leave_one_out,
-    "slime: grpo": lambda rewards: standardized(rewards, 1e-6),
+    "slime: grpo": lambda rewards: f.standardized(rewards, ddof=1, epsilon=1e-6),
     'ROLL: norm_mean_type="group", norm_std_type="group"': normalize,
-    'ROLL: norm_mean_type="group", norm_std_type="batch"': (
-        lambda rewards, prompts: (
-            centered(rewards, prompts) / (rewards.std(ddof=1) + 1e-6)
-        )
+    'ROLL: norm_mean_type="group", norm_std_type="batch"': lambda rewards, prompts: (
+        centered(rewards, prompts) / (rewards.std(ddof=1) + 1e-6)
     ),
     "ROLL: gigpo": lambda rewards, step_rewards, prompts, states: (
         0.5 * normalize(rewards, prompts) + 2.0 * normalize(step_rewards, states)
@@ -178,17 +144,19 @@ ROWS = {
     "ROLL: difficulty_low_threshold, difficulty_high_threshold": lambda scores: (
         jnp.abs(scores.mean(axis=1) - 0.525) < 0.425
     ),
-    "OpenRLHF: clip_eps_low, clip_eps_high": ppo,
+    "OpenRLHF: clip_eps_low, clip_eps_high": lambda log_prob, old_log_prob, adv: (
+        f.clipped(log_prob, old_log_prob, adv, 0.2, 0.28)
+    ),
     "OpenRLHF: dual_clip": dual,
-    'OpenRLHF: policy_loss_type="gspo"': gspo,
+    'OpenRLHF: policy_loss_type="gspo"': (f.gspo, "log_prob old_log_prob adv"),
     "NeMo-RL: ratio_clip_min, ratio_clip_max, ratio_clip_c": dual,
-    "NeMo-RL: use_cispo": lambda log_prob, old_log_prob, adv: clipped(
+    "NeMo-RL: use_cispo": lambda log_prob, old_log_prob, adv: f.weighted(
         log_prob, old_log_prob, adv, 0.8, 1.28
     ),
     "NeMo-RL: disable_ppo_ratio": reinforce,
-    "NeMo-RL: sequence_level_importance_ratios": gspo,
+    "NeMo-RL: sequence_level_importance_ratios": (f.gspo, "log_prob old_log_prob adv"),
     "slime: eps_clip, eps_clip_high, eps_clip_c": dual,
-    "slime: cispo": lambda log_prob, old_log_prob, adv: clipped(
+    "slime: cispo": lambda log_prob, old_log_prob, adv: f.weighted(
         log_prob, old_log_prob, adv, 0.0, 5.0
     ),
     "slime: use_opsm": lambda log_prob, old_log_prob, adv: jnp.full(
@@ -197,15 +165,15 @@ ROWS = {
     "AReaL: eps_clip, eps_clip_higher, c_clip": dual,
     'AReaL: decoupled, action="clamp"': (
         lambda log_prob, old_log_prob, sampler_log_prob, adv: (
-            ppo(log_prob, old_log_prob, adv, 0.2, 0.2)
+            f.clipped(log_prob, old_log_prob, adv)
             * clamp(old_log_prob - sampler_log_prob, 0.5, 5.0)
         )
     ),
-    "ROLL: dual_clip_loss": lambda log_prob, old_log_prob, adv: ppo(
-        log_prob, old_log_prob, adv, 0.2, 0.2, dual=1.4
+    "ROLL: dual_clip_loss": lambda log_prob, old_log_prob, adv: f.dual_clipped(
+        log_prob, old_log_prob, adv, 0.2, 0.2, 1.4
     ),
     "ROLL: vanilla": reinforce,
-    "ROLL: tis": lambda log_prob, old_log_prob, adv: clipped(
+    "ROLL: tis": lambda log_prob, old_log_prob, adv: f.weighted(
         log_prob, old_log_prob, adv, 0.0, 1.0
     ),
     'OpenRLHF: kl_estimator="k3"': bounded_k3,
@@ -233,16 +201,14 @@ ROWS = {
         log_ratio, 0.9, 1.1
     ),
     'AReaL: metric="kl_k3", agg="mean"': lambda old_log_prob, sampler_log_prob: (
-        jnp.mean(k3(old_log_prob, sampler_log_prob)) <= 0.02
+        jnp.mean(f.k3(old_log_prob, sampler_log_prob)) <= 0.02
     ),
     'ROLL: weight_type="segment"': segments,
     "ROLL: diff_low, diff_high": lambda old_log_prob, sampler_log_prob: (
         jnp.abs(jnp.exp(old_log_prob) - jnp.exp(sampler_log_prob)) <= 0.3
     ),
-    "OpenRLHF: token_level_loss": lambda losses, mask: (
-        jnp.sum(losses * mask) / jnp.sum(mask)
-    ),
-    "OpenRLHF: token_level_loss=False": sequence_means,
+    "OpenRLHF: token_level_loss": (f.token_mean, "losses mask"),
+    "OpenRLHF: token_level_loss=False": (f.sequence_means, "losses mask"),
     "ROLL: seq-mean-token-sum": lambda losses, mask: jnp.sum(losses * mask) / 4,
     "ROLL: seq-mean-token-sum-norm": lambda losses, mask: jnp.sum(losses * mask) / T,
 }

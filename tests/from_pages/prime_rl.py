@@ -3,6 +3,7 @@
 `src/prime_rl/trainer/rl/loss.py`, `src/prime_rl/orchestrator/algo/{grpo,max_rl}.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -47,18 +48,6 @@ def ref_kl(log_prob, old_log_prob, ref_log_prob, sample_mask):
     return clipped(log_prob, old_log_prob, adv, sample_mask, masked, 1e-3)
 
 
-def mismatch(log_prob, old_log_prob):
-    log_ratio = log_prob - old_log_prob
-    return stop(jnp.exp(log_ratio) - log_ratio - 1)
-
-
-def log_softmax_and_entropy(logits, tokens):
-    log_probs = jax.nn.log_softmax(logits)
-    chosen = jnp.take_along_axis(log_probs, tokens[:, None], axis=-1)[:, 0]
-    mean = jnp.sum(jax.nn.softmax(logits) * logits, axis=-1)
-    return chosen, jax.nn.logsumexp(logits, axis=-1) - mean
-
-
 ROWS = {
     "ipo_loss_fn": ipo,
     "default_loss_fn": dppo,
@@ -66,6 +55,8 @@ ROWS = {
     "ce_loss_fn": lambda log_prob, sample_mask: -log_prob * sample_mask,
     "max_rl": lambda rewards: (rewards - rewards.mean()) / rewards.mean(),
     "grpo": lambda rewards: rewards - rewards.mean(),
-    "compute_importance_ratio_and_mismatch_kl": mismatch,
-    "selective_log_softmax, compute_entropy": log_softmax_and_entropy,
+    "compute_importance_ratio_and_mismatch_kl": lambda log_prob, old_log_prob: stop(
+        f.k3(old_log_prob, log_prob)
+    ),
+    "selective_log_softmax, compute_entropy": (f.log_prob_and_entropy, "logits tokens"),
 }

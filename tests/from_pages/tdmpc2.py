@@ -3,6 +3,7 @@
 `tdmpc2.py`, `common/{math,scale,layers}.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +11,7 @@ import rlaxlib
 from from_pages import normal, uniform
 
 N, T, D, BINS = 20, 3, 2, 101
+SUPPORT = jnp.linspace(-10, 10, BINS)
 INPUTS = {
     "old_plan": rlaxlib.PlanState(normal(T, D), uniform(T, D, low=0.5)),
     "actions": normal(N, T, D),
@@ -58,27 +60,6 @@ def running_scale(q, scale, tau):
     return scale + tau * (jnp.maximum(high - low, 1.0) - scale)
 
 
-def symlog(x):
-    return jnp.sign(x) * jnp.log(1 + jnp.abs(x))
-
-
-def symexp(x):
-    return jnp.sign(x) * (jnp.exp(jnp.abs(x)) - 1)
-
-
-def two_hot(value):
-    position = (jnp.clip(symlog(value), -10, 10) + 10) / 0.2
-    lower = jnp.floor(position).astype(int)
-    offset = position - lower
-    return jnp.zeros(BINS).at[lower].add(1 - offset).at[lower + 1].add(offset)
-
-
-def squashed_log_prob(pre_tanh, mean, stddev):
-    noise = (pre_tanh - mean) / stddev
-    log_prob = jnp.sum(-0.5 * noise**2 - jnp.log(stddev) - 0.9189385175704956)
-    return log_prob - jnp.sum(jnp.log(1 - jnp.tanh(pre_tanh) ** 2))
-
-
 ROWS = {
     "TDMPC2._plan": plan,
     "TDMPC2._prev_mean": lambda old_plan: (
@@ -93,14 +74,13 @@ ROWS = {
     "TDMPC2.update_pi": lambda rho, q, scale, entropy_coef, entropy: jnp.mean(
         -jnp.mean(entropy_coef * entropy + q / scale, axis=1) * rho
     ),
-    "soft_ce": lambda logits, value: (
-        -jnp.sum(two_hot(value) * jax.nn.log_softmax(logits))
+    "soft_ce": lambda logits, value: f.two_hot_loss(logits, f.symlog(value), SUPPORT),
+    "two_hot": lambda value: f.two_hot(f.symlog(value), SUPPORT),
+    "two_hot_inv": lambda logits: f.symexp(jnp.sum(jax.nn.softmax(logits) * SUPPORT)),
+    "symlog, symexp": lambda value: (f.symlog(value), f.symexp(value)),
+    "squash": lambda pre_tanh, mean, stddev: (
+        f.log_normal(pre_tanh, mean, stddev)
+        - jnp.sum(jnp.log(1 - jnp.tanh(pre_tanh) ** 2))
     ),
-    "two_hot": two_hot,
-    "two_hot_inv": lambda logits: symexp(
-        jnp.sum(jax.nn.softmax(logits) * jnp.linspace(-10, 10, BINS))
-    ),
-    "symlog, symexp": lambda value: (symlog(value), symexp(value)),
-    "squash": squashed_log_prob,
     "SimNorm": lambda latent: jax.nn.softmax(latent.reshape(3, 8), axis=-1).ravel(),
 }

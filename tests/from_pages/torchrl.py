@@ -4,6 +4,7 @@
 `torchrl/modules/functional.py`, `torchrl/modules/models/dreamer_v3.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
@@ -75,58 +76,28 @@ def lambda_return(r_t, discount_t, v_t, truncated_t, lambda_):
 
 
 def gae(state_value, next_state_value, reward, done, terminated):
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        target = reward[:, t] + 0.9 * (1 - terminated[:, t]) * next_state_value[:, t]
-        delta = target - state_value[:, t]
-        total = delta + 0.9 * 0.95 * (1 - done[:, t]) * total
-        found = [total, *found]
-    advantage = jnp.stack(found, axis=1)
+    target = reward + 0.9 * (1 - terminated) * next_state_value
+    after = 0.9 * 0.95 * (1 - done)
+    pairs = zip(target - state_value, after, strict=True)
+    advantage = jnp.stack([f.backwards(*pair) for pair in pairs])
     return advantage, advantage + state_value
 
 
 def vtrace(v_tm1, row_v_t, r_t, row_discount_t, log_pi, log_mu):
     rho = jnp.minimum(jnp.exp(log_pi - log_mu), 1.0)
     deltas = rho * (r_t + row_discount_t * row_v_t - v_tm1)
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        total = deltas[t] + row_discount_t[t] * rho[t] * total
-        found = [total, *found]
-    targets = jnp.stack(found) + v_tm1
+    targets = f.backwards(deltas, row_discount_t * rho) + v_tm1
     after = jnp.append(targets[1:], row_v_t[-1])
     return rho * (r_t + row_discount_t * after - v_tm1)
 
 
-def reward2go(r_t, discount_t):
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        total = r_t[t] + discount_t[t] * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
-def clip_ppo(log_prob, old_log_prob, adv):
-    ratio = jnp.exp(log_prob - old_log_prob)
-    return -jnp.minimum(ratio * adv, jnp.clip(ratio, 0.8, 1.2) * adv)
-
-
-def chosen(q, a):
-    return jnp.take_along_axis(q, a[:, None], axis=-1)[:, 0]
-
-
-def smooth_l1(error):
-    size = jnp.abs(error)
-    return jnp.where(size < 1, 0.5 * size**2, size - 0.5)
-
-
 def sac_value(qs, r_t, discount_t, next_qs, next_log_prob):
     value = jnp.min(next_qs, axis=0) - 0.2 * next_log_prob
-    return jnp.sum(smooth_l1(qs - (r_t + discount_t * value)), axis=0)
+    return jnp.sum(f.huber(qs - (r_t + discount_t * value)), axis=0)
 
 
 def iql_value(v, next_qs):
-    difference = jnp.min(next_qs, axis=0) - v
-    return jnp.where(difference > 0, 0.7, 1 - 0.7) * difference**2
+    return f.expectile(jnp.min(next_qs, axis=0) - v)
 
 
 def iql_actor(log_prob, next_qs, old_v):
@@ -134,36 +105,18 @@ def iql_actor(log_prob, next_qs, old_v):
     return -jnp.minimum(weight, 100) * log_prob
 
 
-def td3_bc(v, action, data_action):
-    weight = 2.5 / stop(jnp.mean(jnp.abs(v)))
-    return -weight * jnp.mean(v) + jnp.mean((action - data_action) ** 2)
-
-
 def distance(v, target):
-    return (v - target) ** 2, smooth_l1(v - target)
+    return (v - target) ** 2, f.huber(v - target)
 
 
 def distributional(atoms, atom_logits, a, r_t, discount_t, next_atom_logits, next_q):
-    low, high, losses = atoms[0], atoms[-1], []
-    delta = (high - low) / (M - 1)
-    for i in range(T):
-        probs = jax.nn.softmax(next_atom_logits[i, jnp.argmax(next_q[i])])
-        b = (jnp.clip(r_t[i] + discount_t[i] * atoms, low, high) - low) / delta
-        # The shares of the atoms below and above.
-        shares = jnp.maximum(1 - jnp.abs(b[:, None] - jnp.arange(M)), 0)
-        log_probs = jax.nn.log_softmax(atom_logits[i, a[i]])
-        losses.append(-jnp.sum(stop(probs @ shares) * log_probs))
-    return jnp.stack(losses)
-
-
-def discrete_value(logits, action_qs):
-    prob, log_prob = jax.nn.softmax(logits), jax.nn.log_softmax(logits)
-    return jnp.sum(prob * (jnp.min(action_qs, axis=0) - 0.2 * log_prob), axis=-1)
+    examples = atom_logits, a, r_t, discount_t, next_atom_logits, next_q
+    return jax.vmap(lambda *example: f.c51(atoms, *example))(*examples)
 
 
 def discrete_sac(qs, r_t, discount_t, logits, action_qs):
-    target = r_t + discount_t * discrete_value(logits, action_qs)
-    return jnp.sum(smooth_l1(qs - target), axis=0)
+    target = r_t + discount_t * f.soft_value(logits, action_qs)
+    return jnp.sum(f.huber(qs - target), axis=0)
 
 
 def discrete_alpha(log_alpha, logits):
@@ -173,17 +126,15 @@ def discrete_alpha(log_alpha, logits):
 
 def redq(qs, r_t, discount_t, next_qs, next_log_prob):
     value = jnp.min(next_qs - 0.2 * next_log_prob, axis=0)
-    return smooth_l1(qs - (r_t + discount_t * value))
+    return f.huber(qs - (r_t + discount_t * value))
 
 
 def tqc(quantiles, next_quantiles, r_t, discount_t, next_log_prob):
     kept = jnp.sort(next_quantiles.reshape(T, 8), axis=-1)[:, :6]
     value = kept - 0.2 * next_log_prob[:, None]
     target = r_t[:, None] + discount_t[:, None] * value
-    delta = target[:, None, :] - quantiles[:, :, None]
-    fractions = (jnp.arange(4)[:, None] + 0.5) / 4
-    weight = jnp.abs(fractions - (stop(delta) < 0))
-    return jnp.mean(weight * smooth_l1(delta), axis=(1, 2))
+    losses = jax.vmap(f.quantile_huber, in_axes=(0, None, 0))
+    return losses(quantiles, f.middles(4), target) / 4
 
 
 def mixed(action, hidden_weights, hidden_bias, output_weights, v, target):
@@ -192,25 +143,13 @@ def mixed(action, hidden_weights, hidden_bias, output_weights, v, target):
     return (team - target) ** 2
 
 
-def encoded(target, atoms):
-    """Interpolate between values of the support."""
-    x = jnp.clip(target, atoms[0], atoms[-1])[:, None]
-    lower = jnp.clip(jnp.sum(x >= atoms, axis=-1) - 1, 0, M - 2)
-    low, high = atoms[lower], atoms[lower + 1]
-    upper_weight = ((x[:, 0] - low) / (high - low))[:, None]
-    one_hot = jax.nn.one_hot
-    return (1 - upper_weight) * one_hot(lower, M) + upper_weight * one_hot(lower + 1, M)
-
-
 def two_hot(target, atoms, atom_logits):
     decoded = jnp.sum(jax.nn.softmax(atom_logits[:, 0]) * atoms, axis=-1)
-    return encoded(target, atoms), decoded
+    return f.two_hot(target, atoms), decoded
 
 
 def kl_terms(atom_logits, next_atom_logits):
-    posterior, prior = (
-        0.99 * jax.nn.softmax(x[0]) + 0.01 / M for x in (atom_logits, next_atom_logits)
-    )
+    posterior, prior = f.unimix(atom_logits[0]), f.unimix(next_atom_logits[0])
 
     def kl(x, y):
         return jnp.maximum(jnp.sum(x * (jnp.log(x) - jnp.log(y))), 1.0)
@@ -225,49 +164,45 @@ ROWS = {
         r_t + discount_t * v_t - v_tm1
     ),
     "td1_return_estimate, vec_td1_return_estimate": (
-        lambda r_t, discount_t, v_t, truncated_t: lambda_return(
-            r_t, discount_t, v_t, truncated_t, 1.0
-        )
+        lambda *x: lambda_return(*x, 1.0),
+        "r_t discount_t v_t truncated_t",
     ),
     "td1_advantage_estimate, vec_td1_advantage_estimate": (
-        lambda v_tm1, r_t, discount_t, v_t, truncated_t: (
-            lambda_return(r_t, discount_t, v_t, truncated_t, 1.0) - v_tm1
-        )
+        lambda v, *x: lambda_return(*x, 1.0) - v,
+        "v_tm1 r_t discount_t v_t truncated_t",
     ),
     "td_lambda_return_estimate, vec_td_lambda_return_estimate": (
-        lambda r_t, discount_t, v_t, truncated_t: lambda_return(
-            r_t, discount_t, v_t, truncated_t, 0.95
-        )
+        lambda *x: lambda_return(*x, 0.95),
+        "r_t discount_t v_t truncated_t",
     ),
     "td_lambda_advantage_estimate, vec_td_lambda_advantage_estimate": (
-        lambda v_tm1, r_t, discount_t, v_t, truncated_t: (
-            lambda_return(r_t, discount_t, v_t, truncated_t, 0.95) - v_tm1
-        )
+        lambda v, *x: lambda_return(*x, 0.95) - v,
+        "v_tm1 r_t discount_t v_t truncated_t",
     ),
     "vtrace_advantage_estimate": vtrace,
-    "reward2go": reward2go,
+    "reward2go": (f.backwards, "r_t discount_t"),
     "ReinforceLoss, A2CLoss": lambda log_prob, adv: -log_prob * adv,
     "PPOLoss": lambda log_prob, old_log_prob, adv: (
         -jnp.exp(log_prob - old_log_prob) * adv
     ),
-    "ClipPPOLoss, IPPOLoss, MAPPOLoss": clip_ppo,
+    "ClipPPOLoss, IPPOLoss, MAPPOLoss": (f.clipped, "log_prob old_log_prob adv"),
     "ClipPPOLoss: normalize_advantage": lambda adv: (
         (adv - adv.mean()) / adv.std(ddof=1)
     ),
     "DQNLoss": lambda q, a, r_t, discount_t, next_q: (
-        (chosen(q, a) - (r_t + discount_t * jnp.max(next_q, axis=-1))) ** 2
+        (f.pick(q, a) - (r_t + discount_t * jnp.max(next_q, axis=-1))) ** 2
     ),
     "SACLoss: qvalue": sac_value,
     "SACLoss: actor": lambda log_prob, qs: 0.2 * log_prob - jnp.min(qs, axis=0),
     "SACLoss: alpha": lambda log_alpha, log_prob: -log_alpha * stop(log_prob - 3.0),
     "TD3Loss: qvalue": lambda qs, r_t, discount_t, next_qs: jnp.sum(
-        smooth_l1(qs - (r_t + discount_t * jnp.min(next_qs, axis=0))), axis=0
+        f.huber(qs - (r_t + discount_t * jnp.min(next_qs, axis=0))), axis=0
     ),
     "IQLLoss, DiscreteIQLLoss: value": iql_value,
     "IQLLoss, DiscreteIQLLoss: actor": iql_actor,
-    "DiscreteCQLLoss: cql": lambda q, a: jax.nn.logsumexp(q, axis=-1) - chosen(q, a),
-    "TD3BCLoss: actor": td3_bc,
-    "distance_loss": distance,
+    "DiscreteCQLLoss: cql": lambda q, a: jax.nn.logsumexp(q, axis=-1) - f.pick(q, a),
+    "TD3BCLoss: actor": (f.td3_bc, "v action data_action"),
+    "distance_loss": lambda v, target: ((v - target) ** 2, f.huber(v - target)),
     "SoftUpdate": lambda q, next_q: 0.005 * q + 0.995 * next_q,
     "KLPENPPOLoss": lambda log_prob, old_log_prob, adv, kl: (
         -(jnp.exp(log_prob - old_log_prob) * adv - 0.5 * kl)
@@ -281,7 +216,7 @@ ROWS = {
     ),
     "DiscreteSACLoss: qvalue": discrete_sac,
     "DiscreteSACLoss: actor": lambda logits, action_qs: (
-        -discrete_value(logits, action_qs)
+        -f.soft_value(logits, action_qs)
     ),
     "DiscreteSACLoss: alpha": discrete_alpha,
     "REDQLoss: qvalue": redq,
@@ -299,15 +234,10 @@ ROWS = {
         -jnp.log(jax.nn.sigmoid(v)) - jnp.log(1 - jax.nn.sigmoid(target))
     ),
     "QMixerLoss": mixed,
-    "symlog, symexp": lambda v: (
-        jnp.sign(v) * jnp.log1p(jnp.abs(v)),
-        jnp.sign(v) * jnp.expm1(jnp.abs(v)),
-    ),
+    "symlog, symexp": lambda v: (f.symlog(v), f.symexp(v)),
     "two_hot_encode, two_hot_decode": two_hot,
-    "two_hot_cross_entropy": lambda target, atoms, atom_logits: (
-        -jnp.sum(
-            encoded(target, atoms) * jax.nn.log_softmax(atom_logits[:, 0]), axis=-1
-        )
+    "two_hot_cross_entropy": lambda target, atoms, atom_logits: f.two_hot_loss(
+        atom_logits[:, 0], target, atoms
     ),
     "categorical_kl_terms": kl_terms,
 }

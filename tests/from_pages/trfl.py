@@ -1,16 +1,16 @@
 """TRFL, google-deepmind/trfl@ed6eff5.
 
 `trfl/value_ops.py`, `trfl/action_value_ops.py`, `trfl/sequence_ops.py`,
-`trfl/retrace_ops.py`, `trfl/continuous_retrace_ops.py`, `trfl/dist_value_ops.py`,
+`trfl/retrace_ops.py`, `trfl/retrace_of_rhos_ops.py`, `trfl/dist_value_ops.py`,
 `trfl/pixel_control_ops.py`, `trfl/vtrace_ops.py`, `trfl/policy_gradient_ops.py`,
 `trfl/discrete_policy_gradient_ops.py`, `trfl/periodic_ops.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 
 from from_pages import flags, integers, normal, uniform
-from from_pages.coax import of_bins
 
 A, M, T = 4, 11, 6
 stop = jax.lax.stop_gradient
@@ -67,73 +67,40 @@ def loss(target, prediction):
     return 0.5 * (stop(target) - prediction) ** 2
 
 
-def pick(x, a):
-    return jnp.take_along_axis(x, a[:, None], axis=1)[:, 0]
+def log_prob(logits, actions):
+    return f.pick(jax.nn.log_softmax(logits), actions)
 
 
-def multistep_forward_view(rewards, pcontinues, next_values, lambdas):
-    total, found = next_values[-1], []
-    for t in reversed(range(T)):
-        mixed = lambdas[t] * total + (1 - lambdas[t]) * next_values[t]
-        total = rewards[t] + pcontinues[t] * mixed
-        found = [total, *found]
-    return jnp.stack(found)
-
-
-LAMBDA = jnp.full(T, 0.8)
-
-
-def td_lambda(values, rewards, pcontinues, next_values):
-    returns = multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
-    return jnp.sum(loss(returns, values))
+def lambda_view(rewards, pcontinues, next_values):
+    return f.lambda_returns(rewards, pcontinues, next_values, jnp.full(T, 0.8))
 
 
 def qlambda(qs, actions, rewards, pcontinues, next_qs):
     best = jnp.max(next_qs, axis=1)
-    target = multistep_forward_view(rewards, pcontinues, best, LAMBDA)
-    return loss(target, pick(qs, actions))
+    target = lambda_view(rewards, pcontinues, best)
+    return loss(target, f.pick(qs, actions))
 
 
 def sarsa_lambda(qs, actions, rewards, pcontinues, next_qs, next_actions):
-    taken = pick(next_qs, next_actions)
-    target = multistep_forward_view(rewards, pcontinues, taken, LAMBDA)
-    return loss(target, pick(qs, actions))
+    taken = f.pick(next_qs, next_actions)
+    target = lambda_view(rewards, pcontinues, taken)
+    return loss(target, f.pick(qs, actions))
 
 
 def retrace_core(qs, next_qs, actions, next_actions, rewards, pcontinues, pi, mu):
-    c_t = 0.8 * jnp.minimum(1.0, pick(pi, next_actions) / mu)
-    expected, taken = jnp.sum(pi * next_qs, axis=1), pick(next_qs, next_actions)
-    target, found = None, []
-    for t in reversed(range(T)):
-        value = expected[t]
-        if t < T - 1:
-            value = value + c_t[t] * (target - taken[t])
-        target = rewards[t] + pcontinues[t] * value
-        found = [target, *found]
-    return loss(jnp.stack(found), pick(qs, actions))
+    c_t = 0.8 * jnp.minimum(1.0, f.pick(pi, next_actions) / mu)
+    expected, taken = jnp.sum(pi * next_qs, axis=1), f.pick(next_qs, next_actions)
+    c_t = c_t.at[-1].set(0.0)
+    value = expected - c_t * taken
+    target = f.backwards(rewards + pcontinues * value, pcontinues * c_t)
+    return loss(target, f.pick(qs, actions))
 
 
-def continuous_retrace(q_values, next_values, rewards, pcontinues, log_rhos):
+def retrace_of_rhos(q_values, next_values, rewards, pcontinues, log_rhos):
     cs = jnp.minimum(1.0, jnp.exp(log_rhos))
     cs = 0.8 * jnp.append(cs[1:], 1.0)
-    deltas, total, found = rewards + pcontinues * next_values - q_values, 0.0, []
-    for t in reversed(range(T)):
-        total = deltas[t] + pcontinues[t] * cs[t] * total
-        found = [total, *found]
-    return stop(jnp.stack(found) + q_values)
-
-
-def dist_td(atoms, logits, r_t, pcont_t, next_logits):
-    return of_bins(atoms, logits[0], r_t, pcont_t, next_logits[0])
-
-
-def dist_q(atoms, logits, a, r_t, pcont_t, next_logits):
-    best = jnp.argmax(jax.nn.softmax(next_logits) @ atoms)
-    return of_bins(atoms, logits[a], r_t, pcont_t, next_logits[best])
-
-
-def dist_double_q(atoms, logits, a, r_t, pcont_t, next_logits, selector):
-    return of_bins(atoms, logits[a], r_t, pcont_t, next_logits[jnp.argmax(selector)])
+    deltas = rewards + pcontinues * next_values - q_values
+    return stop(f.backwards(deltas, pcontinues * cs) + q_values)
 
 
 def pixel_control(images):
@@ -154,49 +121,29 @@ def pixel_control_loss(images, actions, cell_qs):
     return found
 
 
-def scan_discounted_sum(rewards, pcontinues, next_v):
-    total, found = next_v, []
-    for t in reversed(range(rewards.size)):
-        total = rewards[t] + pcontinues[t] * total
-        found = [total, *found]
-    return jnp.stack(found)
-
-
 def of_length(rewards, pcontinues, next_v):
-    return jnp.pad(scan_discounted_sum(rewards[:4], pcontinues[:4], next_v), (0, T - 4))
+    return jnp.pad(f.backwards(rewards[:4], pcontinues[:4], next_v), (0, T - 4))
 
 
 def vtrace(values, next_values, rewards, pcontinues, log_rhos):
     rhos = jnp.minimum(1.0, jnp.exp(log_rhos))
-    deltas, total, found = rhos * (rewards + pcontinues * next_values - values), 0.0, []
-    for t in reversed(range(T)):
-        total = deltas[t] + pcontinues[t] * rhos[t] * total
-        found = [total, *found]
-    vs = jnp.stack(found) + values
+    deltas = rhos * (rewards + pcontinues * next_values - values)
+    vs = f.backwards(deltas, pcontinues * rhos) + values
     later = jnp.append(vs[1:], next_values[-1])
     return stop((vs, rhos * (rewards + pcontinues * later - values)))
 
 
-def log_softmax(policy_logits, actions):
-    return pick(jax.nn.log_softmax(policy_logits), actions)
-
-
-def entropy(policy_logits):
-    log_pi = jax.nn.log_softmax(policy_logits)
-    return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
-
-
 def a2c(log_prob, entropies, values, rewards, pcontinues, next_values):
-    returns = multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
+    returns = lambda_view(rewards, pcontinues, next_values)
     critic = jnp.sum(loss(returns, values))
     actor = -jnp.sum(log_prob * stop(returns - values))
     return actor + 0.5 * critic - 0.01 * jnp.sum(entropies)
 
 
 def discrete_a2c(policy_logits, actions, values, rewards, pcontinues, next_values):
-    log_prob = log_softmax(policy_logits, actions)
+    of_actions = log_prob(policy_logits, actions)
     stream = values, rewards, pcontinues, next_values
-    return a2c(log_prob, entropy(policy_logits), *stream)
+    return a2c(of_actions, f.entropy(policy_logits), *stream)
 
 
 def gaussian_a2c(means, stddevs, box_actions, values, rewards, pcontinues, next_values):
@@ -217,18 +164,6 @@ def periodically(q, next_q):
 
 def dpg(action, dqda):
     return 0.5 * (stop(dqda + action) - action) ** 2
-
-
-def huber(q):
-    near = jnp.abs(q) < 0.5
-    return jnp.where(near, 0.5 * q**2, 0.5 * (jnp.abs(q) - 0.25))
-
-
-def l2_project(atoms, logits):
-    """Return the projection of the atoms moved by 0.1, by their distances."""
-    moved = jnp.clip(atoms + 0.1, -2.0, 2.0)
-    near = 1 - jnp.abs(moved[:, None] - atoms) / (atoms[1] - atoms[0])
-    return jax.nn.softmax(logits[0]) @ jnp.clip(near, 0, 1)
 
 
 def kl_gaussian(mean, stddev, next_mean, next_stddev):
@@ -260,50 +195,56 @@ ROWS = {
         r_t + pcont_t * next_v, q[a]
     ),
     "qv_max": lambda v, r_t, pcont_t, next_q: loss(r_t + pcont_t * jnp.max(next_q), v),
-    "td_lambda": td_lambda,
+    "td_lambda": (
+        lambda v, *x: jnp.sum(loss(lambda_view(*x), v)),
+        "values rewards pcontinues next_values",
+    ),
     "qlambda": qlambda,
     "sarsa_lambda": sarsa_lambda,
     "retrace_core, retrace": retrace_core,
-    "retrace_from_importance_weights, retrace_from_action_log_probs": (
-        continuous_retrace
+    "retrace_from_importance_weights, retrace_from_action_log_probs": retrace_of_rhos,
+    "categorical_dist_td_learning": lambda atoms, logits, r_t, pcont_t, next_logits: (
+        f.c51(atoms, logits, 0, r_t, pcont_t, next_logits[:1])
     ),
-    "categorical_dist_td_learning": dist_td,
-    "categorical_dist_qlearning": dist_q,
-    "categorical_dist_double_qlearning": dist_double_q,
+    "categorical_dist_qlearning": (f.c51, "atoms logits a r_t pcont_t next_logits"),
+    "categorical_dist_double_qlearning": (
+        f.c51,
+        "atoms logits a r_t pcont_t next_logits selector",
+    ),
     "pixel_control_rewards": pixel_control,
     "pixel_control_loss": pixel_control_loss,
-    "generalized_lambda_returns": lambda rewards, pcontinues, next_values: (
-        multistep_forward_view(rewards, pcontinues, next_values, LAMBDA)
+    "generalized_lambda_returns": (lambda_view, "rewards pcontinues next_values"),
+    "multistep_forward_view": (
+        f.lambda_returns,
+        "rewards pcontinues next_values lambdas",
     ),
-    "multistep_forward_view": multistep_forward_view,
-    "scan_discounted_sum": scan_discounted_sum,
+    "scan_discounted_sum": (f.backwards, "rewards pcontinues next_v"),
     "scan_discounted_sum: sequence_lengths": of_length,
     "vtrace_from_importance_weights": vtrace,
     "vtrace_from_logits": lambda policy_logits, behaviour_logits, actions: jnp.exp(
-        pick(jax.nn.log_softmax(policy_logits), actions)
-        - pick(jax.nn.log_softmax(behaviour_logits), actions)
+        log_prob(policy_logits, actions) - log_prob(behaviour_logits, actions)
     ),
     "discrete_policy_gradient": lambda policy_logits, actions, adv: (
-        -adv * log_softmax(policy_logits, actions)
+        -adv * log_prob(policy_logits, actions)
     ),
     "discrete_policy_gradient_loss": lambda policy_logits, actions, adv: jnp.sum(
-        -adv * log_softmax(policy_logits, actions)
+        -adv * log_prob(policy_logits, actions)
     ),
     "policy_gradient, policy_gradient_loss": lambda log_probs, adv: -adv * log_probs,
     "discrete_policy_entropy_loss": lambda policy_logits: (
-        -jnp.sum(entropy(policy_logits))
+        -jnp.sum(f.entropy(policy_logits))
     ),
-    "policy_entropy_loss": lambda policy_logits: -entropy(policy_logits),
+    "policy_entropy_loss": lambda policy_logits: -f.entropy(policy_logits),
     "sequence_advantage_actor_critic_loss": discrete_a2c,
     "sequence_a2c_loss": gaussian_a2c,
     "dpg": dpg,
     "epsilon_greedy": lambda q: 0.1 / A + 0.9 * jax.nn.one_hot(jnp.argmax(q), A),
-    "huber_loss": huber,
-    "batched_index": lambda policy_logits, actions: policy_logits[
-        jnp.arange(T), actions
-    ],
+    "huber_loss": lambda q: f.huber(q, 0.5),
+    "batched_index": (f.pick, "policy_logits actions"),
     "periodic_target_update, periodically": periodically,
     "update_target_variables": lambda q, next_q: 0.1 * q + 0.9 * next_q,
-    "distribution_ops.l2_project": l2_project,
+    "distribution_ops.l2_project": lambda atoms, logits: f.project(
+        0.1, 1.0, jax.nn.softmax(logits[0]), atoms
+    ),
     "distribution_ops.factorised_kl_gaussian": kl_gaussian,
 }

@@ -3,83 +3,37 @@
 `verl/trainer/ppo/core_algos.py` and `rollout_corr_helper.py`.
 """
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from from_pages import flags, integers, normal, uniform
+from from_pages import normal, of_answers, uniform, with_a_gap
 
 T, G, V = 6, 5, 7
 stop = jax.lax.stop_gradient
-KEPT = ~flags(2, length=T)
 INPUTS = {
+    # The KL of the first token is beyond verl's bound.
+    **of_answers(first=-9.0),
+    **with_a_gap(),
     "rewards": jnp.array([1.0, 0.0, -1.0, 2.0, 0.0]),
     "other_rewards": normal(G),
     "greedy_reward": jnp.float32(0.5),
-    "lengths": jnp.array([5, 12, 15, 19, 25]),
-    "r_t": normal(T) * KEPT,
-    "discount_t": jnp.full(T, 0.99),
-    "sample_mask": KEPT,
-    "values": (values := normal(T)),
-    # The value at the next valid token.
-    "v_t": jnp.array([values[1], values[3], values[3], values[4], values[5], 0.0]),
     "returns": normal(4, T),
     "log_probs": jnp.log(probs := uniform(4, T, low=0.05)),
     "sum_squared_probs": probs**2 + uniform(4, T) * (1 - probs) ** 2,
     "turns": jnp.array(
         [[1, 1, 0, 0, 1, 1], [0] * 6, [1, 0, 1, 0, 1, 0], [1, 1, 1, 0, 1, 1]], bool
     ),
-    "mask": jnp.arange(T) < jnp.array([3, 0, 6, 5])[:, None],
-    "losses": normal(4, T),
-    "adv": normal(T),
-    # The KL of the first token is beyond verl's bound.
-    "log_prob": (log_prob := jnp.log(uniform(T, low=0.05)).at[0].set(-9.0)),
-    "data_log_prob": log_prob,
-    "old_log_prob": log_prob + normal(T, scale=0.3),
-    "ref_log_prob": jnp.log(uniform(T, low=0.05)),
-    "v": normal(T),
-    "old_v": normal(T),
-    "target": normal(T),
     "log_ratio": normal(T, scale=0.2),
-    "logits": normal(T, V),
-    "tokens": integers(V, T),
 }
 TRAINED = {"log_prob", "losses", "v", "logits"}
-
-
-def reinforce(r_t):
-    total, found = 0.0, []
-    for t in reversed(range(T)):
-        total = r_t[t] + 0.99 * total
-        found = [total, *found]
-    x = jnp.stack(found)
-    return (x - jnp.mean(x)) / jnp.sqrt(jnp.var(x, ddof=1) + 1e-8)
-
-
-def whiten(adv, sample_mask):
-    kept = adv[sample_mask]
-    scale = jax.lax.rsqrt(jnp.var(kept, ddof=1) + 1e-8)
-    return jnp.where(sample_mask, (adv - jnp.mean(kept)) * scale, 0.0)
 
 
 def passk(rewards):
     best, place = jax.lax.top_k(rewards, 2)
     lead = (best[0] - best[1]) / (rewards.std(ddof=1) + 1e-6)
     return jnp.zeros(G).at[place[0]].set(lead)
-
-
-def normalized(rewards):
-    return (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6)
-
-
-def gae(values, r_t, sample_mask):
-    total, following, found = 0.0, 0.0, []
-    for t in reversed(range(T)):
-        step = r_t[t] + 0.99 * following - values[t] + 0.99 * 0.95 * total
-        following = jnp.where(sample_mask[t], values[t], following)
-        total = jnp.where(sample_mask[t], step, total)
-        found = [total, *found]
-    return jnp.stack(found) * sample_mask
 
 
 def token_baseline(returns, log_probs, sum_squared_probs, mask):
@@ -102,92 +56,30 @@ def turns_baseline(returns, log_probs, sum_squared_probs, turns):
     return token_baseline(*packed, jnp.arange(T) < lengths)
 
 
-def ppo(log_prob, old_log_prob, adv, low=0.2, high=0.28):
-    ratio = jnp.exp(log_prob - old_log_prob)
-    return jnp.maximum(-adv * ratio, -adv * jnp.clip(ratio, 1 - low, 1 + high))
+def normalized(rewards):
+    return f.standardized(rewards, ddof=1, epsilon=1e-6)
 
 
-def vanilla(log_prob, old_log_prob, adv):
-    loss = ppo(log_prob, old_log_prob, adv)
-    return jnp.where(adv < 0, jnp.minimum(-3.0 * adv, loss), loss)
+def dppo(log_prob, old_log_prob, adv, within=f.within_tv):
+    loss = f.weighted(log_prob, old_log_prob, adv, 0.0, 20.0)
+    return loss * within(log_prob, old_log_prob, adv)
 
 
-def gspo(log_prob, old_log_prob, adv):
-    sequence = stop(jnp.mean(log_prob - old_log_prob))
-    return ppo(log_prob - stop(log_prob) + sequence, 0.0, adv, 3e-4, 4e-4)
-
-
-def cispo(log_prob, old_log_prob, adv):
-    ratio = jnp.exp(log_prob - old_log_prob)
-    return -stop(jnp.clip(ratio, 0.8, 1.28)) * adv * log_prob
-
-
-def sapo(log_prob, old_log_prob, adv):
-    tau = jnp.where(adv > 0, 1.0, 1.05)
-    ratio = jnp.exp(log_prob - old_log_prob)
-    return -jax.nn.sigmoid(tau * (ratio - 1)) * 4 / tau * adv
-
-
-def geo_mean(log_prob, old_log_prob, adv):
-    sign, log_ratio = jnp.sign(adv[0]), log_prob - old_log_prob
-    near = jnp.clip(log_ratio, -0.3, 0.4)
-    least = sign * jnp.minimum(sign * log_ratio, sign * near)
-    return -adv[0] * jnp.exp(jnp.mean(least))
-
-
-def kl_cov(log_prob, old_log_prob, adv):
-    log_ratio = log_prob - old_log_prob
-    covariance = (adv - adv.mean()) * (log_prob - log_prob.mean())
-    largest = jnp.zeros(T, bool).at[jnp.argsort(-covariance)[: T // 2]].set(True)
-    return -adv * jnp.exp(log_ratio) + jnp.where(largest, jnp.abs(log_ratio), 0.0)
-
-
-def dppo(log_prob, old_log_prob, adv, kind="tv"):
-    p, mu = jnp.exp(log_prob), jnp.exp(old_log_prob)
-    kl = mu * (old_log_prob - log_prob) + (1 - mu) * jnp.log((1 - mu) / (1 - p))
-    if kind == "tv":
-        valid = jnp.where(adv > 0, p - mu <= 0.2, p - mu >= -0.2)
-    else:
-        valid = (kl <= 0.05) | jnp.where(adv > 0, p <= mu, p >= mu)
-    ratio = stop(jnp.minimum(jnp.exp(log_prob - old_log_prob), 20.0))
-    return -adv * ratio * log_prob * valid
-
-
-def k3(log_prob, ref_log_prob):
-    kl = jnp.clip(ref_log_prob - log_prob, -20, 20)
-    return jnp.clip(jnp.exp(kl) - kl - 1, -10, 10)
+def bounded_k3(log_prob, ref_log_prob):
+    return jnp.clip(f.k3(log_prob, ref_log_prob), -10, 10)
 
 
 def plus(log_prob, ref_log_prob):
     log_ratio = log_prob - ref_log_prob
     gradient = 0.5 * log_ratio**2 - stop(0.5 * log_ratio**2)
-    return gradient + stop(log_ratio), gradient + stop(k3(log_prob, ref_log_prob))
-
-
-def value_loss(v, old_v, target):
-    near = jnp.clip(v, old_v - 0.5, old_v + 0.5)
-    return 0.5 * jnp.maximum((v - target) ** 2, (near - target) ** 2)
-
-
-def sequence_means(losses, mask):
-    means = jnp.sum(losses * mask, axis=-1) / (jnp.sum(mask, axis=-1) + 1e-8)
-    return jnp.sum(means) / valid(mask)
-
-
-def valid(mask):
-    return jnp.sum(jnp.sum(mask, axis=-1) > 0)
+    return gradient + stop(log_ratio), gradient + stop(
+        bounded_k3(log_prob, ref_log_prob)
+    )
 
 
 def within(k1, low, high):
     k1 = jnp.broadcast_to(k1, (T,))
     return (k1 >= jnp.log(low)) & (k1 <= jnp.log(high))
-
-
-def log_probs_and_entropy(logits, tokens):
-    log_probs = jax.nn.log_softmax(logits)
-    chosen = jnp.take_along_axis(log_probs, tokens[:, None], axis=-1)[:, 0]
-    mean = jnp.sum(jax.nn.softmax(logits) * logits, axis=-1)
-    return chosen, jax.nn.logsumexp(logits, axis=-1) - mean
 
 
 ROWS = {
@@ -197,31 +89,39 @@ ROWS = {
     "opo": lambda rewards, lengths: (
         rewards - jnp.sum(lengths * rewards) / jnp.sum(lengths)
     ),
-    "reinforce_plus_plus": reinforce,
-    "masked_whiten": whiten,
+    "reinforce_plus_plus": lambda r_t: f.whiten(f.backwards(r_t, jnp.full(T, 0.99))),
+    "masked_whiten": (f.masked_whiten, "adv sample_mask"),
     "reinforce_plus_plus_baseline": lambda rewards: rewards - rewards.mean(),
     "gdpo": lambda rewards, other_rewards: (
         normalized(rewards) + normalized(other_rewards)
     ),
-    "gae": gae,
+    "gae": (f.masked_gae, "values r_t sample_mask"),
     "gpg": lambda rewards: (rewards - rewards.mean()) * G / jnp.count_nonzero(rewards),
     "optimal_token_baseline": token_baseline,
     "tir_optimal_token_baseline": turns_baseline,
     "grpo_passk": passk,
     "overlong_buffer": lambda lengths: jnp.clip(-(lengths - 12) / 8 * 2.0, -2.0, 0.0),
-    "vanilla": vanilla,
-    "gspo": gspo,
-    "cispo": cispo,
-    "sapo": sapo,
-    "geo_mean": geo_mean,
+    "vanilla": (f.dual_clipped, "log_prob old_log_prob adv"),
+    "gspo": lambda log_prob, old_log_prob, adv: f.gspo_token(
+        log_prob, jnp.mean(log_prob - old_log_prob), adv
+    ),
+    "cispo": lambda log_prob, old_log_prob, adv: f.weighted(
+        log_prob, old_log_prob, adv, 0.8, 1.28
+    ),
+    "sapo": (f.sapo, "log_prob old_log_prob adv"),
+    "geo_mean": lambda log_prob, old_log_prob, adv: f.geometric_mean(
+        log_prob, old_log_prob, adv[0], 0.3, 0.4
+    ),
     "gpg: loss": lambda log_prob, adv: -log_prob * adv,
-    "kl_cov": kl_cov,
+    "kl_cov": lambda log_prob, old_log_prob, adv: f.kl_cov(
+        log_prob, old_log_prob, adv, T // 2
+    ),
     "dro": lambda log_prob, old_log_prob, adv: (
         -(log_prob * adv - 0.5 * 0.1 * (log_prob - old_log_prob) ** 2)
     ),
-    "dppo_tv": dppo,
+    "dppo_tv": (dppo, "log_prob old_log_prob adv"),
     "dppo_kl": lambda log_prob, old_log_prob, adv: dppo(
-        log_prob, old_log_prob, adv, "kl"
+        log_prob, old_log_prob, adv, f.within_kl
     ),
     "kl_loss_type: kl+, low_var_kl+": plus,
     "kl_loss_type: mse": lambda log_prob, ref_log_prob: (
@@ -229,15 +129,17 @@ ROWS = {
     ),
     "kl_loss_type: abs, low_var_kl": lambda data_log_prob, ref_log_prob: (
         jnp.abs(data_log_prob - ref_log_prob),
-        jnp.clip(k3(data_log_prob, ref_log_prob), -10, 10),
+        bounded_k3(data_log_prob, ref_log_prob),
     ),
-    "compute_value_loss": value_loss,
-    "token-mean": lambda losses, mask: jnp.sum(losses * mask) / jnp.sum(mask),
+    "compute_value_loss": lambda v, old_v, target: f.clipped_values(
+        v, old_v, target, 0.5
+    ),
+    "token-mean": (f.token_mean, "losses mask"),
     "token-sum": lambda losses, mask: jnp.sum(losses * mask),
-    "seq-mean-token-mean": sequence_means,
-    "seq-mean-token-sum": lambda losses, mask: jnp.sum(losses * mask) / valid(mask),
+    "seq-mean-token-mean": (f.sequence_means, "losses mask"),
+    "seq-mean-token-sum": lambda losses, mask: jnp.sum(losses * mask) / f.answers(mask),
     "seq-mean-token-sum-norm": lambda losses, mask: (
-        jnp.sum(losses * mask) / valid(mask) / T
+        jnp.sum(losses * mask) / f.answers(mask) / T
     ),
     "rollout_is=token": lambda log_ratio: jnp.minimum(jnp.exp(log_ratio), 1.2),
     "rollout_is=sequence": lambda log_ratio: jnp.broadcast_to(
@@ -262,5 +164,8 @@ ROWS = {
     "rollout_rs=seq_max_k3": lambda log_ratio: (
         jnp.max(jnp.exp(log_ratio) - 1 - log_ratio) <= 0.02
     ),
-    "logprobs_from_logits, entropy_from_logits": log_probs_and_entropy,
+    "logprobs_from_logits, entropy_from_logits": (
+        f.log_prob_and_entropy,
+        "logits tokens",
+    ),
 }

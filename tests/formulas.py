@@ -238,15 +238,15 @@ def huber(x, delta=1.0):
 
 
 def project(r_t, discount_t, probs, atoms):
-    """Return the projection of one distribution, by a loop over its atoms (C51)."""
-    step, m = atoms[1] - atoms[0], jnp.zeros(len(atoms))
-    for j in range(len(atoms)):
-        tz = jnp.clip(r_t + discount_t * atoms[j], atoms[0], atoms[-1])
-        b = (tz - atoms[0]) / step
-        lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
-        m = m.at[lower].add(probs[j] * (upper - b + (lower == upper)))
-        m = m.at[upper].add(probs[j] * (b - lower))
-    return m
+    """Return the projection of one distribution: each atom goes to its two neighbors.
+
+    Algorithm 1 of C51, for all atoms at once.
+    """
+    tz = jnp.clip(r_t + discount_t * atoms, atoms[0], atoms[-1])
+    b = (tz - atoms[0]) / (atoms[1] - atoms[0])
+    lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
+    m = jnp.zeros(len(atoms)).at[lower].add(probs * (upper - b + (lower == upper)))
+    return m.at[upper].add(probs * (b - lower))
 
 
 def c51(atoms, logits, a, r_t, discount_t, next_logits, selector=None):
@@ -335,3 +335,9 @@ def dreamer_return(rew, term, boot, last, discount):
     """Return the λ-returns of the observations but the last, with λ 0.95."""
     live, cont = (1 - term[1:]) * discount, (1 - last[1:]) * 0.95
     return backwards(rew[1:] + (1 - cont) * live * boot[1:], live * cont, boot[-1])
+
+
+def clipped_q(q, a, r_t, discount_t, next_q, selector, bound):
+    """Return the loss of double Q-learning, with a clipped gradient of the error."""
+    target = stop(r_t + discount_t * next_q[jnp.argmax(selector)])
+    return clipped_square(target - q[a], bound)

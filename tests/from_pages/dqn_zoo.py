@@ -33,10 +33,9 @@ INPUTS = {
 TRAINED = {"q", "logits", "quantiles"}
 
 
-def learning(q, a, r_t, discount_t, next_q, selector):
+def learning(*arguments):
     """Return half the square of the error, with a gradient within [-0.5, 0.5]."""
-    error = r_t + discount_t * next_q[jnp.argmax(selector)] - q[a]
-    return f.clipped_square(error, 0.5)
+    return f.clipped_q(*arguments, bound=0.5)
 
 
 def weights(probabilities):

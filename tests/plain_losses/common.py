@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes.continuous import ActorCritic
 
 B, T, A, D, F, M = 4, 5, 3, 2, 4, 7
@@ -287,14 +288,6 @@ VMPO_PARAMS = tuple(Policy(w, jnp.array([1.0, 2.0])) for w in PAIR_PARAMS)
 # --- What the losses share. ---
 
 
-def pick(x, a):
-    return jnp.take_along_axis(x, a[..., None], axis=-1)[..., 0]
-
-
-def huber(x):
-    return jnp.where(jnp.abs(x) < 1, x**2 / 2, jnp.abs(x) - 0.5)
-
-
 def log_prob(logits, a):
     return pick(jax.nn.log_softmax(logits), a)
 
@@ -306,16 +299,6 @@ def mean_entropy(logits):
 
 def cross_entropy(probs, logits):
     return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
-
-
-def two_hot(x, bins):
-    """Return the two-hot encoding of `x` on bins in ascending order."""
-    above = jnp.clip(jnp.searchsorted(bins, x), 1, len(bins) - 1)
-    low, high = bins[above - 1], bins[above]
-    weight = (jnp.clip(x, bins[0], bins[-1]) - low) / (high - low)
-    weight = weight[..., None]
-    hot = jax.nn.one_hot
-    return (1 - weight) * hot(above - 1, len(bins)) + weight * hot(above, len(bins))
 
 
 def one_step(value, b=ONE):

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from formulas import pick
 from recipes import constraints as recipes
 
 from plain_losses.common import (
@@ -15,7 +16,6 @@ from plain_losses.common import (
     T,
     normal,
     of,
-    pick,
     seed,
     stop,
 )

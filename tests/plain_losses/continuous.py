@@ -1,7 +1,9 @@
 """Losses of `recipes/continuous.py` in plain `jax.numpy`."""
 
+import formulas as f
 import jax
 import jax.numpy as jnp
+from formulas import pick
 from recipes import continuous as recipes
 
 import rlaxlib
@@ -39,12 +41,11 @@ from plain_losses.common import (
     normal,
     of,
     one_step,
-    pick,
     seed,
     squares,
     stop,
 )
-from plain_losses.value_based import categorical, quantile
+from plain_losses.value_based import quantile
 
 seed(__name__)
 
@@ -128,11 +129,9 @@ def plain_d4pg_critic(p, t):
     atoms = jnp.linspace(-150, 150, M)
     q_tm1 = D4PG.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
     a = D4PG.actor(t.actor, ACTION.s_t)
-    q_t, losses = jax.nn.softmax(D4PG.critic(t.critic, ACTION.s_t, a)), []
-    for i in range(B):
-        target = categorical(ACTION.r_t[i], GAMMA * NOT_DONE[i], q_t[i], atoms)
-        losses.append(-jnp.sum(stop(target) * jax.nn.log_softmax(q_tm1[i])))
-    return jnp.mean(jnp.stack(losses))
+    q_t = jax.nn.softmax(D4PG.critic(t.critic, ACTION.s_t, a))
+    target = project(ACTION.r_t, GAMMA * NOT_DONE, q_t, atoms)
+    return jnp.mean(cross_entropy(stop(target), q_tm1))
 
 
 def plain_d4pg_actor(p, t):
@@ -157,10 +156,8 @@ def actions_and_log_probs(w, s, key=KEY):
     """Return actions of a Gaussian through a tanh, and their log-probabilities."""
     shift, scale = mean_and_stddev(w, s)
     x = shift + scale * jax.random.normal(key, shift.shape)
-    normal = -((x - shift) ** 2) / (2 * scale**2) - jnp.log(scale)
-    normal = normal - jnp.log(jnp.sqrt(2 * jnp.pi))
     log_det = 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
-    return jnp.tanh(x), jnp.sum(normal, axis=-1) - jnp.sum(log_det, axis=-1)
+    return jnp.tanh(x), f.log_normal(x, shift, scale) - jnp.sum(log_det, axis=-1)
 
 
 def plain_sac_critic(p, t):
@@ -223,12 +220,8 @@ def plain_tqc_critic(p, t):
     soft = sorted_z_part - 0.2 * next_log_pi[:, None]
     samples = stop(ACTION.r_t[:, None] + NOT_DONE[:, None] * GAMMA * soft)
     quantiles = TQC.critic(p.critic, ACTION.s_tm1, ACTION.a_tm1)
-    pairwise_delta = samples[:, None, None, :] - quantiles[:, :, :, None]
-    size = jnp.abs(pairwise_delta)
-    huber_loss = jnp.where(size > 1, size - 0.5, pairwise_delta**2 * 0.5)
-    tau = jnp.arange(M) / M + 1 / 2 / M
-    below = (pairwise_delta < 0).astype(jnp.float32)
-    return jnp.mean(jnp.abs(tau[None, None, :, None] - below) * huber_loss)
+    losses = jax.vmap(jax.vmap(f.quantile_huber, (0, None, None)), (0, None, 0))
+    return jnp.mean(losses(quantiles, f.middles(M), samples)) / M
 
 
 def plain_mpo(p, t):
@@ -248,10 +241,6 @@ def plain_mpo(p, t):
         mean = jnp.mean(jax.nn.logsumexp(tempered, axis=0)) - jnp.log(6)
         return stop(jax.nn.softmax(tempered, axis=0)), temperature * (epsilon + mean)
 
-    def log_prob(mean, scale):
-        x = (actions - mean) / scale
-        return jnp.sum(-(x**2) / 2 - jnp.log(scale) - jnp.log(2 * jnp.pi) / 2, axis=-1)
-
     def kl_divergence(mean, scale):
         moved = (target_scale**2 + (target_mean - mean) ** 2) / (2 * scale**2)
         return jnp.sum(jnp.log(scale / target_scale) + moved - 0.5, axis=-1)
@@ -268,7 +257,9 @@ def plain_mpo(p, t):
     loss += penalty_loss
     fixed_stddev, fixed_mean = (online_mean, target_scale), (target_mean, online_scale)
     for each in (fixed_stddev, fixed_mean):
-        loss += jnp.mean(-jnp.sum(log_prob(*each) * (weights + outside), axis=0))
+        loss += jnp.mean(
+            -jnp.sum(f.log_normal(actions, *each) * (weights + outside), axis=0)
+        )
     loss += penalty_and_dual_loss(kl_divergence(*fixed_stddev), alpha_mean, 0.01)
     return loss + penalty_and_dual_loss(
         kl_divergence(*fixed_mean), alpha_stddev, 0.0001
@@ -290,19 +281,12 @@ def critics_loss(q, target):
 
 def project(r, discount, probs, atoms):
     """Return the projection of shifted atoms onto the same atoms (C51)."""
-    z = jnp.clip(r[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
-    distance = jnp.abs(z[:, :, None] - atoms) / (atoms[1] - atoms[0])
-    return jnp.sum(probs[:, :, None] * jnp.clip(1 - distance, 0, 1), axis=1)
+    return jax.vmap(f.project, (0, 0, 0, None))(r, discount, probs, atoms)
 
 
 def soft_value(p, net, reduce):
     a, log_pi = draw(p.actor, ACTION.s_tm1)
     return jnp.mean(0.2 * log_pi - reduce(net.critic(stop(p.critic), ACTION.s_tm1, a)))
-
-
-def log_normal(a, mean, stddev):
-    z = (a - mean) / stddev
-    return jnp.sum(-(z**2) / 2 - jnp.log(stddev) - jnp.log(2 * jnp.pi) / 2, axis=-1)
 
 
 def plain_crossq_critic(p, t):
@@ -474,7 +458,7 @@ def plain_reppo_actor(p, t):
     mu, sigma = mean_and_stddev(p.actor, s)
     u = old_mu + old_sigma * jax.random.normal(sample_key, (8, B, D))
     # The Jacobians of the hyperbolic tangent cancel.
-    kl = log_normal(u, old_mu, old_sigma) - log_normal(u, mu, sigma)
+    kl = f.log_normal(u, old_mu, old_sigma) - f.log_normal(u, mu, sigma)
     kl = jnp.mean(kl, axis=0)
     a, log_pi = draw(p.actor, s, key)
     soft = stop(jnp.exp(p.duals[0])) * log_pi - MPO.critic(stop(p.critic), s, a)

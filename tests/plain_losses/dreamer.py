@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick, two_hot
 from recipes import dreamer as recipes
 
 from plain_losses.common import (
@@ -23,10 +24,8 @@ from plain_losses.common import (
     cross_entropy,
     normal,
     of,
-    pick,
     seed,
     stop,
-    two_hot,
 )
 
 seed(__name__)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from formulas import huber, pick
 from recipes import evaluation as recipes
 
 from plain_losses.common import (
@@ -12,10 +13,8 @@ from plain_losses.common import (
     Case,
     F,
     Q,
-    huber,
     linear,
     normal,
-    pick,
     seed,
     stop,
 )

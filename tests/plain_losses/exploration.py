@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import exploration as recipes
 from recipes import streaming
 
@@ -25,7 +26,6 @@ from plain_losses.common import (
     T,
     normal,
     of,
-    pick,
     pool,
     rescale,
     seed,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import gflownets as recipes
 
 from plain_losses.common import (
@@ -22,7 +23,6 @@ from plain_losses.common import (
     integers,
     normal,
     of,
-    pick,
     seed,
 )
 

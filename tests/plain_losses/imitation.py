@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+from formulas import huber, pick
 from recipes import imitation as recipes
 
 from plain_losses.common import (
@@ -20,10 +21,8 @@ from plain_losses.common import (
     F,
     Q,
     T,
-    huber,
     normal,
     of,
-    pick,
     pool,
     seed,
     stop,

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import language as recipes
 
 from plain_losses.common import (
@@ -13,7 +14,6 @@ from plain_losses.common import (
     integers,
     normal,
     of,
-    pick,
     seed,
     stop,
 )

@@ -5,9 +5,19 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import language_updates as recipes
 
-from plain_losses.common import KEY, Batch, Case, T, normal, of, pick, seed, stop
+from plain_losses.common import (
+    KEY,
+    Batch,
+    Case,
+    T,
+    normal,
+    of,
+    seed,
+    stop,
+)
 from plain_losses.language import (
     ANSWERS,
     MASK,

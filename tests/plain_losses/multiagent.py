@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import multiagent as recipes
 from recipes import policy_gradient
 from recipes.continuous import ActorCritic
@@ -28,7 +29,6 @@ from plain_losses.common import (
     mean_and_stddev,
     normal,
     of,
-    pick,
     policy_and_value,
     seed,
     stop,

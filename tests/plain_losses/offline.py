@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import pick
 from recipes import offline as recipes
 
 from plain_losses.common import (
@@ -27,7 +28,6 @@ from plain_losses.common import (
     mean_and_stddev,
     normal,
     of,
-    pick,
     policy_and_q,
     pool,
     seed,

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from formulas import huber, pick
 from recipes import phases as recipes
 
 from plain_losses.common import (
@@ -17,10 +18,8 @@ from plain_losses.common import (
     F,
     Q,
     T,
-    huber,
     normal,
     of,
-    pick,
     policy_and_value,
     seed,
     stop,

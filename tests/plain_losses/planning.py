@@ -3,9 +3,11 @@
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import huber
 from recipes import planning as recipes
 
 import rlaxlib
@@ -25,7 +27,6 @@ from plain_losses.common import (
     F,
     M,
     T,
-    huber,
     integers,
     mean_and_stddev,
     normal,
@@ -33,12 +34,13 @@ from plain_losses.common import (
     seed,
     stop,
 )
-from plain_losses.value_based import categorical, weights, window
+from plain_losses.value_based import weights, window
 
 seed(__name__)
 
 
 L, K = 3, 5
+SUPPORT = jnp.linspace(-10, 10, M)
 CRITICS = 3
 
 
@@ -85,20 +87,8 @@ def latents(p):
     return z
 
 
-def soft_ce(logits, x):
-    """Return the cross-entropies with two_hot, as tdmpc2/common/math.py."""
-    size = 20 / (M - 1)
-    x = (jnp.clip(jnp.sign(x) * jnp.log(1 + jnp.abs(x)), -10, 10) + 10) / size
-    low = jnp.floor(x).astype(int)
-    share = (x - low)[..., None]
-    one = jax.nn.one_hot
-    target = (1 - share) * one(low, M) + share * one((low + 1) % M, M)
-    return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1)
-
-
 def two_hot_inv(logits):
-    x = jax.nn.softmax(logits) @ jnp.linspace(-10, 10, M)
-    return jnp.sign(x) * (jnp.exp(jnp.abs(x)) - 1)
+    return f.symexp(jax.nn.softmax(logits) @ SUPPORT)
 
 
 def plain_tdmpc2_model(p, t):
@@ -109,8 +99,10 @@ def plain_tdmpc2_model(p, t):
         target, a = stop(MODEL.encode(p, b.s[:, k + 1])), b.a_tm1[:, k]
         consistency += 0.5**k * jnp.mean((z[k + 1] - target) ** 2)
         r_logits, q_logits = (h(p, z[k], a) for h in (MODEL.reward, MODEL.value))
-        reward += 0.5**k * jnp.mean(soft_ce(r_logits[:, 0], b.r_t[:, k]))
-        losses = soft_ce(q_logits, b.target[:, k, None])  # Of all critics.
+        x = f.symlog(b.r_t[:, k])
+        reward += 0.5**k * jnp.mean(f.two_hot_loss(r_logits[:, 0], x, SUPPORT))
+        x = f.symlog(b.target[:, k, None])
+        losses = f.two_hot_loss(q_logits, x, SUPPORT)  # Of all critics.
         value += 0.5**k * jnp.sum(jnp.mean(losses, axis=0))
     return 20 * consistency / T + 0.1 * reward / T + 0.1 * value / (T * CRITICS)
 
@@ -209,7 +201,7 @@ def plain_bbf(p, t):
         probabilities = jax.nn.softmax(net.q(t, next_state))
         next_probabilities = probabilities[jnp.argmax(q_values)]
         inputs = rewards, gamma_with_terminal, next_probabilities, support
-        target = stop(categorical(*inputs))
+        target = stop(f.project(*inputs))
         chosen_action_logits = net.q(p, current_state)[action]
         dqn_losses.append(-jnp.sum(target * jax.nn.log_softmax(chosen_action_logits)))
 

@@ -1,7 +1,9 @@
 """Losses of `recipes/policy_gradient.py` in plain `jax.numpy`."""
 
+import formulas as f
 import jax
 import jax.numpy as jnp
+from formulas import pick
 from jax import nn
 from jax.nn import log_softmax
 from recipes import policy_gradient as recipes
@@ -32,7 +34,6 @@ from plain_losses.common import (
     normal,
     of,
     one_step,
-    pick,
     policy_and_q,
     policy_and_value,
     pool,
@@ -193,11 +194,6 @@ def standard(x, ddof=0):
     return (x - jnp.mean(x)) / (jnp.std(x, ddof=ddof) + 1e-8)
 
 
-def surrogate(ratio, adv, cliprange=0.2):
-    losses = -adv * ratio, -adv * jnp.clip(ratio, 1 - cliprange, 1 + cliprange)
-    return jnp.mean(jnp.maximum(*losses))
-
-
 def on_policy(p, apply=policy_and_value, b=ROLLOUTS):
     """Return outputs of valid steps, and log-probabilities, new and old, of actions."""
     outputs = apply(p, b.s_tm1[IS_VALID])
@@ -226,7 +222,7 @@ def plain_ppo(p, t):
     baselines/ppo2/model.py and baselines/ppo2/runner.py.
     """
     (advs, returns), (logits, vpred, log_prob, old) = pool(advantages), on_policy(p)
-    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs))
+    pg_loss = jnp.mean(f.clipped(log_prob, old, standard(advs)))
     return pg_loss - entropy(logits) * 0.01 + clipped_values(vpred, returns) * 0.5
 
 
@@ -275,7 +271,7 @@ def plain_ppo_lagrangian(p, t):
     )
     _, v, cost_v, logp, old = on_policy(p, policy_and_two_values, COSTS)
     adv_r, adv_c = standard(adv_r), adv_c - jnp.mean(adv_c)
-    loss_pi = surrogate(jnp.exp(logp - old), (adv_r - 2.0 * adv_c) / (1 + 2.0))
+    loss_pi = jnp.mean(f.clipped(logp, old, (adv_r - 2.0 * adv_c) / (1 + 2.0)))
     loss_r, loss_c = jnp.mean((v - target_r) ** 2), jnp.mean((cost_v - target_c) ** 2)
     return loss_pi + (loss_r + loss_c) / 4
 
@@ -479,7 +475,7 @@ def ppo_of(logits, v):
     advs, returns = pool(advantages)
     a, old = ROLLOUTS.a_tm1, ROLLOUTS.logits_tm1
     log_prob, old = (pick(log_softmax(x), a)[IS_VALID] for x in (logits, old))
-    pg_loss = surrogate(jnp.exp(log_prob - old), standard(advs, ddof=1))
+    pg_loss = jnp.mean(f.clipped(log_prob, old, standard(advs, ddof=1)))
     values = clipped_values(v[IS_VALID], returns) * 0.5
     return pg_loss - entropy(logits[IS_VALID]) * 0.01 + values
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from formulas import two_hot
 from recipes import search as recipes
 
 from plain_losses.common import (
@@ -20,7 +21,6 @@ from plain_losses.common import (
     policy_and_value,
     rescale,
     seed,
-    two_hot,
 )
 
 seed(__name__)

@@ -2,9 +2,11 @@
 
 from functools import partial
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
+from formulas import huber, pick
 from recipes import value_based as recipes
 
 from plain_losses.common import (
@@ -32,13 +34,11 @@ from plain_losses.common import (
     Q,
     T,
     fractions,
-    huber,
     implicit,
     integers,
     linear,
     of,
     one_step,
-    pick,
     policy_and_value,
     pool,
     recurrent,
@@ -51,45 +51,26 @@ from plain_losses.common import (
 seed(__name__)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def clip_gradient(x, bound):
-    """Return x, with a gradient that is clipped."""
-    return x
-
-
-clip_gradient.defvjp(
-    lambda x, bound: (x, None), lambda bound, _, g: (jnp.clip(g, -bound, bound),)
-)
+STEP = ONE.a_tm1, ONE.r_t, ONE.discount_t
 
 
 def plain_dqn(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/dqn/agent.py.
 
-    The bound of gradients, 1/32, is that by the size of the batch.
+    The bound of gradients, 1/32, is that of the mean over the batch.
     """
-    losses = []
-    for i in range(B):
-        q_tm1, q_target_t = Q(p, ONE.s_tm1[i]), Q(t, ONE.s_t[i])
-        target_tm1 = ONE.r_t[i] + ONE.discount_t[i] * jnp.max(q_target_t)
-        td_error = stop(target_tm1) - q_tm1[ONE.a_tm1[i]]
-        losses.append(0.5 * clip_gradient(td_error, 1 / B) ** 2)
-    return jnp.mean(jnp.stack(losses))
+    q_target_t = Q(t, ONE.s_t)
+    learning = jax.vmap(partial(f.clipped_q, bound=1.0))
+    return jnp.mean(learning(Q(p, ONE.s_tm1), *STEP, q_target_t, q_target_t))
 
 
 def plain_double_dqn(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/double_q/agent.py.
 
-    The bound of gradients, 1/32, is that by the size of the batch.
+    The bound of gradients, 1/32, is that of the mean over the batch.
     """
-    losses = []
-    for i in range(B):
-        q_tm1, q_t, q_target_t = (
-            Q(w, s[i]) for w, s in ((p, ONE.s_tm1), (p, ONE.s_t), (t, ONE.s_t))
-        )
-        target_tm1 = ONE.r_t[i] + ONE.discount_t[i] * q_target_t[jnp.argmax(q_t)]
-        td_error = stop(target_tm1) - q_tm1[ONE.a_tm1[i]]
-        losses.append(0.5 * clip_gradient(td_error, 1 / B) ** 2)
-    return jnp.mean(jnp.stack(losses))
+    learning = jax.vmap(partial(f.clipped_q, bound=1.0))
+    return jnp.mean(learning(Q(p, ONE.s_tm1), *STEP, Q(t, ONE.s_t), Q(p, ONE.s_t)))
 
 
 def plain_dueling_dqn(p, t):
@@ -110,34 +91,13 @@ def plain_dueling_dqn(p, t):
     q_tp1 = q_func(t, ONE.s_t)
     q_tp1_best = jnp.sum(q_tp1 * one_hot(q_tp1_best_using_online_net, A), axis=1)
     td_error = q_t_selected - stop(ONE.r_t + ONE.discount_t * q_tp1_best)
-    small = jnp.abs(td_error) < 1
-    errors = jnp.where(small, td_error**2 * 0.5, jnp.abs(td_error) - 0.5)
-    return jnp.mean(errors)
-
-
-def categorical(r, discount, probs, atoms):
-    """Return the projection of one distribution: each atom goes to its two neighbors.
-
-    Algorithm 1 of C51, for all atoms at once.
-    """
-    tz = jnp.clip(r + discount * atoms, atoms[0], atoms[-1])
-    b = (tz - atoms[0]) / (atoms[1] - atoms[0])
-    lower, upper = jnp.floor(b).astype(int), jnp.ceil(b).astype(int)
-    m = jnp.zeros(len(atoms)).at[lower].add(probs * (upper - b + (lower == upper)))
-    return m.at[upper].add(probs * (b - lower))
+    return jnp.mean(huber(td_error))
 
 
 def plain_c51(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/c51/agent.py."""
-    support, losses = jnp.linspace(-10, 10, M), []
-    for i in range(B):
-        logits_q_tm1, logits_q_target_t = ATOMS(p, ONE.s_tm1[i]), ATOMS(t, ONE.s_t[i])
-        p_t = jax.nn.softmax(logits_q_target_t)
-        p_a_t = p_t[jnp.argmax(jnp.mean(p_t * support, axis=1))]
-        target = categorical(ONE.r_t[i], ONE.discount_t[i], p_a_t, support)
-        log_p = jax.nn.log_softmax(logits_q_tm1[ONE.a_tm1[i]])
-        losses.append(-jnp.sum(stop(target) * log_p))
-    return jnp.mean(jnp.stack(losses))
+    learning = jax.vmap(partial(f.c51, jnp.linspace(-10, 10, M)))
+    return jnp.mean(learning(ATOMS(p, ONE.s_tm1), *STEP, ATOMS(t, ONE.s_t)))
 
 
 def window(i):
@@ -163,10 +123,8 @@ def plain_rainbow(p, t):
     for i in range(B):
         s_tm1, a_tm1, r_t, discount_t, s_t = window(i)
         q_t = jax.nn.softmax(ATOMS(p, s_t)) @ support
-        p_a_t = jax.nn.softmax(ATOMS(t, s_t))[jnp.argmax(q_t)]
-        target = categorical(r_t, discount_t, p_a_t, support)
-        log_p = jax.nn.log_softmax(ATOMS(p, s_tm1)[a_tm1])
-        losses.append(-jnp.sum(stop(target) * log_p))
+        step = a_tm1, r_t, discount_t, ATOMS(t, s_t), q_t
+        losses.append(f.c51(support, ATOMS(p, s_tm1), *step))
     return jnp.mean(jnp.stack(losses) * weights(0.4))
 
 
@@ -176,33 +134,12 @@ def weights(exponent, b=STREAM):
     return weights / jnp.max(weights)
 
 
-def quantile(x, tau, y):
-    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
-    u = stop(y)[:, None] - x[:, :, None]
-    weight = jnp.abs(tau[..., :, None] - (u < 0))
-    return jnp.mean(jnp.sum(jnp.mean(weight * huber(u), axis=2), axis=1))
-
-
-def quantile_q_learning(dist_q_tm1, tau, dist_q_t_selector, dist_q_t):
-    """Return the mean over transitions of rlax's loss, which DQN Zoo calls."""
-    a_t = jnp.argmax(jnp.mean(dist_q_t_selector, axis=1), axis=1)
-    return quantile_loss(dist_q_tm1, tau, dist_q_t, a_t)
-
-
-def quantile_loss(dist_q_tm1, tau, dist_q_t, a_t):
-    """Return the loss of the actions taken and the next actions."""
-    rows = jnp.arange(B)
-    target = ONE.r_t[:, None] + ONE.discount_t[:, None] * dist_q_t[rows, :, a_t]
-    return quantile(dist_q_tm1[rows, :, ONE.a_tm1], tau, target)
-
-
 def plain_qr_dqn(p, t):
     """google-deepmind/dqn_zoo@45061f4, dqn_zoo/qrdqn/agent.py."""
-    quantiles = (jnp.arange(M) + 0.5) / M
-    dist_q_target_t = QUANTILES(t, ONE.s_t)
-    tau = jnp.broadcast_to(quantiles, (B, M))
-    inputs = QUANTILES(p, ONE.s_tm1), tau, dist_q_target_t, dist_q_target_t
-    return quantile_q_learning(*inputs)
+    tau, dist_q_target_t = jnp.broadcast_to(f.middles(M), (B, M)), QUANTILES(t, ONE.s_t)
+    learning = jax.vmap(f.quantile_q)
+    of_targets = dist_q_target_t, dist_q_target_t
+    return jnp.mean(learning(QUANTILES(p, ONE.s_tm1), tau, *STEP, *of_targets))
 
 
 def plain_iqn(p, t):
@@ -211,10 +148,9 @@ def plain_iqn(p, t):
         jax.random.uniform(key, (B, n))
         for key, n in zip(jax.random.split(KEY, 3), (6, 6, 4), strict=True)
     )
-    return quantile_q_learning(
-        *(implicit(p, ONE.s_tm1, tau_tm1), tau_tm1),
-        *(implicit(t, ONE.s_t, tau_t_selector), implicit(t, ONE.s_t, tau_t)),
-    )
+    of_targets = (implicit(t, ONE.s_t, tau) for tau in (tau_t_selector, tau_t))
+    dist_q_tm1 = implicit(p, ONE.s_tm1, tau_tm1)
+    return jnp.mean(jax.vmap(f.quantile_q)(dist_q_tm1, tau_tm1, *STEP, *of_targets))
 
 
 def plain_fqf(p, t):
@@ -233,8 +169,9 @@ def plain_fqf(p, t):
     values, quantiles, _ = outputs(p | {"fractions": stop(p["fractions"])}, ONE.s_tm1)
     target_values, _, v_diff = outputs(t, ONE.s_t)
     q_values = jnp.sum(target_values * v_diff[:, :, None], axis=1)
-    argmax = jnp.argmax(q_values, axis=1)
-    return quantile_loss(values, stop(quantiles), target_values, argmax)
+    argmax, rows = jnp.argmax(q_values, axis=1), jnp.arange(B)
+    target = ONE.r_t[:, None] + ONE.discount_t[:, None] * target_values[rows, :, argmax]
+    return quantile(values[rows, :, ONE.a_tm1], stop(quantiles), target)
 
 
 def plain_fqf_fractions(p, t):
@@ -306,19 +243,8 @@ def pqn_targets(w):
     """mttga/purejaxql@47af6d7, purejaxql/pqn_atari.py: _compute_targets."""
 
     def compute_targets(b):
-        q_vals = Q(w, b.obs)
-        last_q = jnp.max(q_vals[-1])
-        lambda_returns = b.r_t[-1] + GAMMA * (1 - b.dones[-1]) * last_q
-        targets, next_q = [lambda_returns], jnp.max(q_vals[-2])
-        for k in reversed(range(len(b.r_t) - 1)):
-            target_bootstrap = b.r_t[k] + GAMMA * (1 - b.dones[k]) * next_q
-            delta = lambda_returns - next_q
-            lambda_returns = target_bootstrap + GAMMA * 0.65 * delta
-            done = b.dones[k]
-            lambda_returns = (1 - done) * lambda_returns + done * b.r_t[k]
-            targets.append(lambda_returns)
-            next_q = jnp.max(q_vals[k])
-        return (jnp.stack(targets[::-1]),)
+        v_t = jnp.max(Q(w, b.obs[1:]), axis=-1)
+        return (f.pqn(b.r_t, b.dones, v_t, GAMMA),)
 
     return pool(compute_targets)[0]
 
@@ -388,8 +314,7 @@ def plain_deep_mellow(p, t):
     delta = stop(ONE.discount_t * mellowmax + ONE.r_t) - pick(
         Q(p, ONE.s_tm1), ONE.a_tm1
     )
-    small = jnp.abs(delta) < 1.0
-    return jnp.mean(jnp.where(small, 0.5 * delta**2, jnp.abs(delta) - 0.5))
+    return jnp.mean(huber(delta))
 
 
 def plain_pcl(p, t):
@@ -436,18 +361,11 @@ def plain_n_step_dqn(p, t):
     """chainer/chainerrl@7eed375, chainerrl/agents/dqn.py and replay_buffer.py."""
 
     def windows(b):
-        y, targets = pick(Q(p, b.s_tm1), b.a_tm1), []
-        target_next_qout = Q(t, b.obs)
-        for k in range(len(b.r_t)):
-            reward, discount, end = 0.0, 1.0, min(k + 3, len(b.r_t))
-            for i in range(k, end):
-                reward += discount * b.r_t[i]
-                discount *= GAMMA
-                if b.dones[i]:
-                    discount = 0.0
-                    break
-            targets.append(reward + discount * jnp.max(target_next_qout[end]))
-        return y, stop(jnp.stack(targets))
+        rewards, factors = f.n_step(b.r_t, GAMMA * (1 - b.dones))
+        ends = np.minimum(np.arange(len(b.r_t)) + 3, len(b.r_t))
+        target_next_qout = jnp.max(Q(t, b.obs), axis=-1)
+        targets = rewards + factors * target_next_qout[ends]
+        return pick(Q(p, b.s_tm1), b.a_tm1), stop(targets)
 
     y, target = pool(windows)
     return jnp.mean(huber(y - target))
@@ -455,6 +373,11 @@ def plain_n_step_dqn(p, t):
 
 FIRST = {k: x[:, :3] for k, x in vars(ROLLOUTS).items() if x is not None and x.ndim > 1}
 WINDOWS = ROLLOUTS._replace(**FIRST)
+
+
+def quantile(x, tau, y):
+    """Return the quantile Huber loss of `[B, N]` and targets `[B, K]`."""
+    return jnp.mean(jax.vmap(f.quantile_huber)(x, tau, stop(y)))
 
 
 def plain_munchausen_iqn(p, t):

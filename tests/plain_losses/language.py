@@ -1,5 +1,6 @@
 """Losses of `recipes/language.py` in plain `jax.numpy`."""
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,43 +73,25 @@ ABOVE = ANSWERS._replace(rewards=-ANSWERS.rewards)
 ON_POLICY = ANSWERS._replace(old_log_prob=jax.jit(logps)(TABLE[0]))
 
 
-def masked_mean(x, mask=MASK):
-    return jnp.sum(x * mask) / jnp.sum(mask)
-
-
-def seq_mean_token_mean(x):
-    return jnp.mean(jnp.sum(x * MASK, axis=-1) / jnp.sum(MASK, axis=-1))
-
-
 def grouped(rewards, scale=True, epsilon=1e-6):
     """Return advantages of groups, [B, 1]; the epsilon of TRL is 1e-4."""
-    advantages = []
-    for row in rewards:
-        advantage = row - jnp.mean(row)
-        if scale:
-            advantage = advantage / (jnp.std(row, ddof=1) + epsilon)
-        advantages.append(advantage)
-    return jnp.concatenate(advantages)[:, None]
+    centered = rewards - jnp.mean(rewards, axis=1, keepdims=True)
+    if scale:
+        centered /= jnp.std(rewards, axis=1, ddof=1, keepdims=True) + epsilon
+    return centered.reshape(-1, 1)
 
 
-def clipped(ratio, advantages, low=0.2, high=0.2):
-    per_token_loss1 = ratio * advantages
-    per_token_loss2 = jnp.clip(ratio, 1 - low, 1 + high) * advantages
-    return -jnp.minimum(per_token_loss1, per_token_loss2)
-
-
-def coef_1(p, b=ANSWERS):
-    """Return the ratios of tokens."""
-    return jnp.exp(logps(p, b) - b.old_log_prob)
+def ppo(p, advantages, high=0.2, group=slice(None), b=ANSWERS):
+    """Return the losses of tokens."""
+    tokens = logps(p, b)[group], b.old_log_prob[group]
+    return f.clipped(*tokens, advantages, high=high)
 
 
 def plain_grpo(p, t):
     """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py: "grpo"."""
-    per_token_logps, ref_per_token_logps = logps(p), ANSWERS.ref_log_prob
-    per_token_loss = clipped(coef_1(p), grouped(ANSWERS.rewards))
-    difference = ref_per_token_logps - per_token_logps
-    per_token_loss += 0.04 * (jnp.exp(difference) - difference - 1)
-    return seq_mean_token_mean(per_token_loss)
+    per_token_loss = ppo(p, grouped(ANSWERS.rewards))
+    per_token_loss += 0.04 * f.k3(logps(p), ANSWERS.ref_log_prob)
+    return f.sequence_means(per_token_loss, MASK)
 
 
 def plain_dr_grpo(p, t):
@@ -116,7 +99,7 @@ def plain_dr_grpo(p, t):
 
     sail-sg/oat@c1a074c, oat/algorithms/ppo.py: learning_step, without tis_c.
     """
-    pg_losses = clipped(coef_1(p), grouped(ANSWERS.rewards, scale=False))
+    pg_losses = ppo(p, grouped(ANSWERS.rewards, scale=False))
     return jnp.mean(jnp.sum(pg_losses * MASK, axis=1) / 100)
 
 
@@ -128,15 +111,10 @@ def plain_dapo(p, t):
     """
     overlong_buffer_len, max_resp_len = 2, 4
     exceed_len = LAST - (max_resp_len - overlong_buffer_len)
-    overlong_reward = jnp.minimum(-exceed_len / overlong_buffer_len * 1.0, 0)
-    overlong_reward = jnp.maximum(overlong_reward, -1).reshape(PROMPTS, G)
-    advantages = grouped(ANSWERS.rewards + overlong_reward)
-    negative_approx_kl = jnp.clip(logps(p) - ANSWERS.old_log_prob, -20.0, 20.0)
-    ratio = jnp.exp(negative_approx_kl)
-    clip_pg_losses1 = clipped(ratio, advantages, 0.2, 0.28)
-    clip_pg_losses2 = jnp.minimum(-advantages * 3.0, clip_pg_losses1)
-    losses = jnp.where(advantages < 0, clip_pg_losses2, clip_pg_losses1)
-    return masked_mean(losses)
+    overlong_reward = jnp.clip(-exceed_len / overlong_buffer_len * 1.0, -1, 0)
+    advantages = grouped(ANSWERS.rewards + overlong_reward.reshape(PROMPTS, G))
+    losses = f.dual_clipped(logps(p), ANSWERS.old_log_prob, advantages)
+    return f.token_mean(losses, MASK)
 
 
 def with_kl(b, beta):
@@ -152,7 +130,7 @@ def plain_rloo(p, t):
     advantages = (grouped_rewards - baselines).reshape(-1)
     sums = (jnp.sum(x * MASK, axis=-1) for x in (logps(p), ON_POLICY.old_log_prob))
     logps_, old_logps = sums
-    return jnp.mean(clipped(jnp.exp(logps_ - old_logps), advantages))
+    return jnp.mean(f.clipped(logps_, old_logps, advantages))
 
 
 def plain_remax(p, t):
@@ -170,7 +148,7 @@ def plain_opo(p, t):
         bsl = jnp.sum(len_tensor * score_tensor) / jnp.sum(len_tensor)
         scores.append(score_tensor - bsl)
     scores = jnp.concatenate(scores)[:, None] * MASK
-    return masked_mean(clipped(coef_1(p, ON_POLICY), scores))
+    return f.token_mean(ppo(p, scores, b=ON_POLICY), MASK)
 
 
 def plain_reinforce_plus_plus(p, t):
@@ -179,17 +157,12 @@ def plain_reinforce_plus_plus(p, t):
     openrlhf/trainer/ppo_utils/experience_maker.py: "reinforce", with gamma 1.
     """
     kl = ANSWERS.old_log_prob - ANSWERS.ref_log_prob
-    eos_indices = jnp.sum(MASK, axis=1) - 1
-    last_reward = jax.nn.one_hot(eos_indices, T) * ANSWERS.rewards.reshape(-1, 1)
-    rewards, cumulative_return = (last_reward - 0.01 * kl) * MASK, jnp.zeros(len(LAST))
-    returns = []
-    for k in reversed(range(T)):
-        cumulative_return = rewards[:, k] + 1.0 * cumulative_return
-        returns.append(cumulative_return)
-    advantages = jnp.stack(returns[::-1], axis=1)
-    mean = jnp.sum(advantages * MASK) / jnp.sum(MASK)
-    var = jnp.sum((advantages - mean) ** 2 * MASK) / jnp.sum(MASK)
-    return masked_mean(clipped(coef_1(p), (advantages - mean) / jnp.sqrt(var)))
+    last_reward = jax.nn.one_hot(LAST - 1, T) * ANSWERS.rewards.reshape(-1, 1)
+    rewards = (last_reward - 0.01 * kl) * MASK
+    advantages = jnp.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+    mean = f.token_mean(advantages, MASK)
+    var = f.token_mean((advantages - mean) ** 2, MASK)
+    return f.token_mean(ppo(p, (advantages - mean) / jnp.sqrt(var)), MASK)
 
 
 def plain_gspo(p, t):
@@ -197,39 +170,32 @@ def plain_gspo(p, t):
 
     verl/trainer/ppo/core_algos.py: compute_policy_loss_gspo.
     """
-    log_prob, advantages = logps(p), grouped(ABOVE.rewards)
-    negative_approx_kl = log_prob - ABOVE.old_log_prob
-    seq_lengths = jnp.sum(MASK, axis=-1)
-    kl_seq = jnp.sum(negative_approx_kl * MASK, axis=-1) / seq_lengths
-    log_ratio = log_prob - stop(log_prob) + stop(kl_seq)[:, None]
-    ratio = jnp.exp(jnp.minimum(log_ratio, 10.0))
-    return seq_mean_token_mean(clipped(ratio, advantages, 0.2, 0.5))
+    negative_approx_kl = (logps(p) - ABOVE.old_log_prob) * MASK
+    kl_seq = jnp.sum(negative_approx_kl, axis=-1) / jnp.sum(MASK, axis=-1)
+    advantages = grouped(ABOVE.rewards)
+    losses = f.gspo_token(logps(p), kl_seq[:, None], advantages, 0.2, 0.5)
+    return f.sequence_means(losses, MASK)
 
 
 def plain_cispo(p, t):
     """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py: "cispo"; epsilon_high 5."""
-    clamped_ratios = stop(jnp.minimum(coef_1(p), 5.0))
-    return masked_mean(-clamped_ratios * grouped(ANSWERS.rewards) * logps(p))
+    advantages = grouped(ANSWERS.rewards)
+    losses = f.weighted(logps(p), ANSWERS.old_log_prob, advantages, 0.0, 5.0)
+    return f.token_mean(losses, MASK)
 
 
 def plain_sapo(p, t):
     """huggingface/trl@f2cd577, trl/trainer/grpo_trainer.py: "sapo"."""
-    advantages = grouped(ANSWERS.rewards)
-    temperatures = jnp.where(advantages > 0, 1.0, 1.05)
-    soft_coef_1 = jax.nn.sigmoid(temperatures * (coef_1(p) - 1)) * 4 / temperatures
-    return seq_mean_token_mean(-soft_coef_1 * advantages)
+    losses = f.sapo(logps(p), ANSWERS.old_log_prob, grouped(ANSWERS.rewards))
+    return f.sequence_means(losses, MASK)
 
 
 def plain_gmpo(p, t):
     """callsys/GMPO@205b2bf, train_zero_math_gmpo.py, with a cliprange of 0.4."""
     losses, advantages = [], grouped(ANSWERS.rewards, epsilon=1e-8)[:, 0]
-    for i, advantage in enumerate(advantages):
-        logprobs_diff = (logps(p) - ANSWERS.old_log_prob)[i]
-        sgn = jnp.where(advantage >= 0, -1, 1)
-        clamped = jnp.clip(sgn * logprobs_diff, -0.4, 0.4)
-        logprobs_diff_max = sgn * jnp.maximum(sgn * logprobs_diff, clamped)
-        ratio = jnp.exp(jnp.sum(logprobs_diff_max * MASK[i]) / jnp.sum(MASK[i]))
-        losses.append(-advantage * ratio)
+    for i, n in enumerate(LAST.tolist()):
+        tokens = logps(p)[i, :n], ANSWERS.old_log_prob[i, :n]
+        losses.append(f.geometric_mean(*tokens, advantages[i]))
     return jnp.mean(jnp.stack(losses))
 
 
@@ -258,16 +224,13 @@ def plain_vapo(p, t):
         inner = [x[1 : lasts[i] + 1] for i, x in zip(group, policy, strict=True)]
         valid = jnp.concatenate(inner)
         policy = (jnp.stack(policy) - jnp.mean(valid)) / (jnp.std(valid, ddof=1) + 1e-8)
-        surrogate = clipped(coef_1(p)[group], policy[:, :T], 0.2, 0.28)
+        surrogate = ppo(p, policy[:, :T], 0.28, group)
         new_values = p[ANSWERS.inputs[group]][..., M]
-        clipped_values = old_values + jnp.clip(new_values - old_values, -0.2, 0.2)
-        errors = (
-            (x - (critic + old_values)) ** 2 for x in (new_values, clipped_values)
-        )
-        value_loss = masked_mean(jnp.maximum(*errors), mask)
+        errors = 2 * f.clipped_values(new_values, old_values, critic + old_values)
+        value_loss = f.token_mean(errors, mask)
         positive_mask = mask & (rewards[group] > 0.5)[:, None]
-        positive_lm_loss = -masked_mean(logps(p)[group], positive_mask)
-        policy_loss = masked_mean(surrogate, mask)
+        positive_lm_loss = -f.token_mean(logps(p)[group], positive_mask)
+        policy_loss = f.token_mean(surrogate, mask)
         return policy_loss + 0.5 * value_loss + 0.1 * positive_lm_loss
 
     groups = np.arange(PROMPTS * G).reshape(PROMPTS, G)
@@ -282,23 +245,17 @@ def plain_rlhf_ppo(p, t):
     scores, values = ANSWERS.rewards.reshape(-1), ANSWERS.values
     kl = ANSWERS.old_log_prob - ANSWERS.ref_log_prob
     advantages = []
-    for i, gen_length in enumerate(LAST.tolist()):
-        rewards = (-0.03 * kl[i, :gen_length]).at[-1].add(scores[i])
-        lastgaelam, row = 0.0, [0.0] * T
-        for k in reversed(range(gen_length)):
-            nextvalues = values[i, k + 1] if k < gen_length - 1 else 0.0
-            delta = rewards[k] + 1.0 * nextvalues - values[i, k]
-            lastgaelam = row[k] = delta + 1.0 * 0.95 * lastgaelam
-        advantages.append(jnp.stack(list(map(jnp.asarray, row))))
+    for i, n in enumerate(LAST.tolist()):
+        rewards = (-0.03 * kl[i, :n]).at[-1].add(scores[i])
+        nextvalues = jnp.append(values[i, 1:n], 0.0)
+        lastgaelam = f.gae(values[i, :n], rewards, jnp.ones(n), nextvalues)
+        advantages.append(jnp.pad(lastgaelam, (0, T - n)))
     advantages = jnp.stack(advantages)
-    returns, mean = advantages + values, masked_mean(advantages)
-    var = masked_mean((advantages - mean) ** 2)
+    returns, mean = advantages + values, f.token_mean(advantages, MASK)
+    var = f.token_mean((advantages - mean) ** 2, MASK)
     advantages = (advantages - mean) * jax.lax.rsqrt(var + 1e-8)
-    vpred = p[ANSWERS.inputs][..., M]
-    vpredclipped = jnp.clip(vpred, values - 0.2, values + 0.2)
-    vf_losses = (vpred - returns) ** 2, (vpredclipped - returns) ** 2
-    vf_loss = 0.5 * masked_mean(jnp.maximum(*vf_losses))
-    return masked_mean(clipped(coef_1(p), advantages)) + 0.1 * vf_loss
+    vf_loss = f.clipped_values(p[ANSWERS.inputs][..., M], values, returns)
+    return f.token_mean(ppo(p, advantages) + 0.1 * vf_loss, MASK)
 
 
 def sequence_logps(p, b, average=False):
@@ -307,21 +264,21 @@ def sequence_logps(p, b, average=False):
     return tuple(x / jnp.sum(MASK, axis=-1) if average else x for x in sums)
 
 
-def preference_logits(p):
-    """Return pi_logratios minus ref_logratios of preference_loss."""
+def preference_log_probs(p):
+    """Return log-probabilities of both answers, and those of the reference."""
     chosen, ref_chosen = sequence_logps(p, PREFERENCES.chosen)
     rejected, ref_rejected = sequence_logps(p, PREFERENCES.rejected)
-    return (chosen - rejected) - (ref_chosen - ref_rejected)
+    return chosen, rejected, ref_chosen, ref_rejected
 
 
 def plain_dpo(p, t):
     """eric-mitchell/direct-preference-optimization@f8b8c0f, trainers.py."""
-    return jnp.mean(-jax.nn.log_sigmoid(0.1 * preference_logits(p)))
+    return jnp.mean(f.dpo(*preference_log_probs(p)))
 
 
 def plain_ipo(p, t):
     """eric-mitchell/direct-preference-optimization@f8b8c0f, trainers.py: ipo."""
-    return jnp.mean((preference_logits(p) - 1 / (2 * 0.1)) ** 2)
+    return jnp.mean((f.preference(*preference_log_probs(p)) - 1 / (2 * 0.1)) ** 2)
 
 
 def plain_simpo(p, t):
@@ -345,11 +302,8 @@ def plain_orpo(p, t):
         jnp.sum(logps(p, x) * reaching, axis=1) / jnp.sum(reaching, axis=1)
         for x in vars(PREFERENCES).values()
     )
-    pos_loss = -masked_mean(logps(p, PREFERENCES.chosen))
-    log_odds = (pos_prob - neg_prob) - (
-        jnp.log1p(-jnp.exp(pos_prob)) - jnp.log1p(-jnp.exp(neg_prob))
-    )
-    ratio = jnp.log(jax.nn.sigmoid(log_odds))
+    pos_loss = -f.token_mean(logps(p, PREFERENCES.chosen), MASK)
+    ratio = jnp.log(jax.nn.sigmoid(f.log_odds(pos_prob, neg_prob)))
     return jnp.mean(pos_loss - 0.1 * ratio)
 
 
@@ -394,7 +348,7 @@ def plain_sampled_distillation(p, t):
     tinker_cookbook/distillation/train_on_policy.py, where the loss is a sum.
     """
     reverse_kl = ANSWERS.old_log_prob - ANSWERS.teacher_log_prob
-    return jnp.sum(-coef_1(p) * -reverse_kl * MASK)
+    return jnp.sum(jnp.exp(logps(p) - ANSWERS.old_log_prob) * reverse_kl * MASK)
 
 
 def case(name, plain, *args, apply=bigrams, batch=ANSWERS, params=TABLE, **kwargs):

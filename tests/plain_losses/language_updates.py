@@ -2,6 +2,7 @@
 
 import itertools
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,10 +26,9 @@ from plain_losses.language import (
     TABLE,
     G,
     bigrams,
-    clipped,
-    coef_1,
     grouped,
     logps,
+    ppo,
 )
 
 seed(__name__)
@@ -49,7 +49,7 @@ SAMPLED = ANSWERS._replace(
 
 
 def token_mean(loss):
-    return jnp.sum(loss * MASK) / jnp.sum(MASK)
+    return f.token_mean(loss, MASK)
 
 
 def plain_dppo(p, t):
@@ -58,11 +58,8 @@ def plain_dppo(p, t):
     verl/trainer/ppo/core_algos.py: compute_policy_loss_dppo_tv.
     """
     log_prob, old_log_prob = logps(p), ANSWERS.old_log_prob
-    ratio = jnp.exp(jnp.clip(log_prob - old_log_prob, -20.0, 20.0))
-    truncated_ratio = stop(jnp.minimum(ratio, 3.0))
-    difference = jnp.exp(log_prob) - jnp.exp(old_log_prob)
-    valid = jnp.where(GROUPS > 0, difference <= 0.1, difference >= -0.1)
-    return token_mean(-GROUPS * truncated_ratio * log_prob * stop(valid))
+    losses = f.weighted(log_prob, old_log_prob, GROUPS, 0.0, 3.0)
+    return token_mean(losses * f.within_tv(log_prob, old_log_prob, GROUPS, 0.1))
 
 
 def plain_max_rl(p, t):
@@ -81,10 +78,8 @@ def plain_max_rl(p, t):
 def plain_vespo(p, t):
     """FloyedShen/VESPO@aa1f304, recipe/vespo/code/core_algos.py, token-mean."""
     seq_log_ratio = jnp.sum((logps(p) - ANSWERS.old_log_prob) * MASK, axis=-1)
-    w_seq, seq_adv = stop(jnp.exp(jnp.clip(seq_log_ratio, -20.0, 20.0))), GROUPS[:, 0]
-    k, rate = (jnp.where(seq_adv >= 0, *pair) for pair in ((2.0, 3.0), (3.0, 2.0)))
-    log_phi = k * jnp.log(w_seq) + rate * (1 - w_seq)
-    return token_mean(-jnp.exp(log_phi)[:, None] * GROUPS * logps(p))
+    weight = f.vespo_weight(seq_log_ratio, GROUPS[:, 0])[:, None]
+    return token_mean(-weight * GROUPS * logps(p))
 
 
 def plain_otb(p, t):
@@ -147,21 +142,10 @@ def plain_kl_cov(p, t):
 
     verl/trainer/ppo/core_algos.py, with 33 % of the tokens, rounded down.
     """
-    log_prob, advantages = logps(p), jnp.broadcast_to(GROUPS, MASK.shape)
-    negative_approx_kl, k_percent = log_prob - ANSWERS.old_log_prob, 33
-    pg_losses = -advantages * jnp.exp(negative_approx_kl)
-    valid = np.flatnonzero(np.asarray(MASK))
-    all_valid_adv, all_valid_logp = (
-        stop(x).ravel()[valid] for x in (advantages, log_prob)
-    )
-    cov = (all_valid_adv - jnp.mean(all_valid_adv)) * (
-        all_valid_logp - jnp.mean(all_valid_logp)
-    )
-    k_percent_nums = max(1, int(len(valid) * k_percent / 100))
-    chosen = jax.lax.top_k(cov, k_percent_nums)[1]
-    is_large = jnp.zeros(MASK.size, bool).at[jnp.asarray(valid)[chosen]].set(True)
-    pg_losses_kl = pg_losses + 1 * jnp.abs(negative_approx_kl)
-    return token_mean(jnp.where(is_large.reshape(MASK.shape), pg_losses_kl, pg_losses))
+    valid = np.nonzero(np.asarray(MASK))
+    advantages = jnp.broadcast_to(GROUPS, MASK.shape)
+    tokens = (x[valid] for x in (logps(p), ANSWERS.old_log_prob, advantages))
+    return jnp.mean(f.kl_cov(*tokens, int(len(valid[0]) * 33 / 100)))
 
 
 def plain_gdpo(p, t):
@@ -176,7 +160,7 @@ def plain_gdpo(p, t):
     mean, n = token_mean(new_advantage), jnp.sum(MASK)
     var = token_mean((new_advantage - mean) ** 2) * n / (n - 1)
     advantages = (new_advantage - mean) * jax.lax.rsqrt(var + 1e-8) * MASK
-    return token_mean(clipped(coef_1(p), advantages))
+    return token_mean(ppo(p, advantages))
 
 
 def plain_sequence_mask_tis(p, t):
@@ -184,7 +168,7 @@ def plain_sequence_mask_tis(p, t):
 
     Where no weight of a token is above its bound.
     """
-    loss = clipped(coef_1(p), GROUPS)
+    loss = ppo(p, GROUPS)
     rollout_log_ratio = SAMPLED.old_log_prob - SAMPLED.sampler_log_prob
     seq_log_ratio = jnp.sum(rollout_log_ratio * MASK, axis=-1) / jnp.sum(MASK, axis=-1)
     seq_is = jnp.exp(seq_log_ratio)
@@ -209,8 +193,8 @@ def plain_clip_cov(p, t):
 
     verl/trainer/ppo/core_algos.py, where all tokens within the bounds are chosen.
     """
-    log_prob, pg_losses1 = logps(p), -GROUPS * coef_1(p)
-    pg_losses2 = -GROUPS * jnp.clip(coef_1(p), 0.8, 1.2)
+    log_prob, ratio = logps(p), jnp.exp(logps(p) - ANSWERS.old_log_prob)
+    pg_losses1, pg_losses2 = -GROUPS * ratio, -GROUPS * jnp.clip(ratio, 0.8, 1.2)
     mean_log_prob, mean_adv = (token_mean(x) for x in (log_prob, GROUPS))
     cov_all = (GROUPS - mean_adv) * (log_prob - mean_log_prob)
     chosen = (cov_all < 2.0) & (cov_all > 0.2) & ~(pg_losses2 > pg_losses1)

@@ -49,21 +49,10 @@ def plain_reinforce(p, t):
     """The paper's equation: episodic REINFORCE, without a baseline."""
 
     def losses(b):
-        log_prob, total, terms = log_softmax(Q(p, b.s_tm1)), 0.0, []
-        for k in reversed(range(len(b.r_t))):
-            total = b.r_t[k] + GAMMA * (1 - b.dones[k]) * total
-            terms.append(-total * log_prob[k, b.a_tm1[k]])
-        return (jnp.stack(terms),)
+        returns = f.backwards(b.r_t, GAMMA * (1 - b.dones))
+        return (-returns * pick(log_softmax(Q(p, b.s_tm1)), b.a_tm1),)
 
     return jnp.mean(*pool(losses))
-
-
-def discount_with_dones(rewards, dones, gamma):
-    discounted, r = [], 0.0
-    for reward, done in zip(rewards[::-1], dones[::-1], strict=True):
-        r = reward + gamma * r * (1.0 - done)
-        discounted.append(r)
-    return jnp.stack(discounted[::-1])
 
 
 def plain_a2c(p, t):
@@ -71,19 +60,14 @@ def plain_a2c(p, t):
 
     def collect(b):
         pi, values = policy_and_value(p, b.obs)
-        last, r, dones = values[-1:], b.r_t, b.dones
-        if dones[-1] == 0:
-            r, dones = jnp.append(r, last), jnp.append(dones, 0)
-        returns = discount_with_dones(r, dones, GAMMA)[: len(b.r_t)]
+        returns = f.backwards(b.r_t, GAMMA * (1 - b.dones), values[-1])
         return pi[:-1], values[:-1], b.a_tm1, stop(returns)
 
     pi, values, actions, returns = pool(collect)
     adv = stop(returns - values)
     neglogpac = -pick(log_softmax(pi), actions)
-    p0 = jax.nn.softmax(pi)
-    entropy = jnp.mean(jnp.sum(-p0 * jnp.log(p0), axis=1))
     pg_loss, vf_loss = jnp.mean(adv * neglogpac), jnp.mean((values - returns) ** 2)
-    return pg_loss - entropy * 0.01 + vf_loss * 0.5
+    return pg_loss - entropy(pi) * 0.01 + vf_loss * 0.5
 
 
 def plain_impala(p, t):
@@ -99,19 +83,13 @@ def plain_impala(p, t):
         fixed = stop(values)
         values_t_plus_1 = jnp.append(fixed[1:], bootstrap)
         deltas = rhos * (b.r_t + discounts * values_t_plus_1 - fixed)
-        acc, vs_minus_v_xs = 0.0, []
-        for k in reversed(range(len(deltas))):
-            acc = deltas[k] + discounts[k] * rhos[k] * acc
-            vs_minus_v_xs.append(acc)
-        vs = jnp.stack(vs_minus_v_xs[::-1]) + fixed
+        vs = f.backwards(deltas, discounts * rhos) + fixed
         vs_t_plus_1 = jnp.append(vs[1:], bootstrap)
         pg_advantages = rhos * (b.r_t + discounts * vs_t_plus_1 - fixed)
         cross_entropy = -pick(log_softmax(logits), b.a_tm1)
-        policy = jax.nn.softmax(logits)
-        entropy = jnp.sum(-policy * log_softmax(logits), axis=-1)
         total = jnp.sum(cross_entropy * pg_advantages)
         total += 0.5 * 0.5 * jnp.sum((vs - values) ** 2)
-        return (total[None] - 0.01 * jnp.sum(entropy),)
+        return (total[None] - 0.01 * jnp.sum(f.entropy(logits)),)
 
     return jnp.sum(*pool(losses))
 
@@ -164,12 +142,9 @@ def plain_coma(p, t):
         logits, q_vals = policy_and_q(p, b.s_tm1)
         target_q = policy_and_q(t, b.obs)[1]
         taken = pick(target_q, jnp.append(b.a_tm1, 0))
-        ret, targets = taken[-1], []
-        for k in reversed(range(len(b.r_t))):
-            ret = 0.8 * GAMMA * ret * (1 - b.dones[k])
-            ret += b.r_t[k] + (1 - 0.8) * GAMMA * taken[k + 1] * (1 - b.dones[k])
-            targets.append(ret)
-        return logits, q_vals, b.a_tm1, stop(jnp.stack(targets[::-1]))
+        discounts = GAMMA * (1 - b.dones)
+        targets = f.lambda_returns(b.r_t, discounts, taken[1:], 0.8)
+        return logits, q_vals, b.a_tm1, stop(targets)
 
     logits, q_vals, actions, targets = pool(learn)
     pi, q_taken = jax.nn.softmax(logits), pick(q_vals, actions)
@@ -179,19 +154,9 @@ def plain_coma(p, t):
 
 
 def advantages(b):
-    """Return GAE and returns of a piece, with λ 0.95, as baselines/ppo2/runner.py."""
-    advs, lastgaelam = [], 0.0
-    for t in reversed(range(len(b.r_t))):
-        nextnonterminal = 1.0 - b.dones[t]
-        delta = b.r_t[t] + GAMMA * b.values[t + 1] * nextnonterminal - b.values[t]
-        lastgaelam = delta + GAMMA * 0.95 * nextnonterminal * lastgaelam
-        advs.append(lastgaelam)
-    advs = jnp.stack(advs[::-1])
+    """Return GAE and returns of a piece, with λ 0.95."""
+    advs = f.gae(b.values[:-1], b.r_t, GAMMA * (1.0 - b.dones), b.values[1:])
     return advs, advs + b.values[:-1]
-
-
-def standard(x, ddof=0):
-    return (x - jnp.mean(x)) / (jnp.std(x, ddof=ddof) + 1e-8)
 
 
 def on_policy(p, apply=policy_and_value, b=ROLLOUTS):
@@ -206,14 +171,11 @@ def on_policy(p, apply=policy_and_value, b=ROLLOUTS):
 
 def clipped_values(vpred, returns):
     """Return the value loss of baselines/ppo2/model.py, with its ½."""
-    oldvpred = ROLLOUTS.v_tm1[IS_VALID]
-    vpredclipped = oldvpred + jnp.clip(vpred - oldvpred, -0.2, 0.2)
-    vf_losses = (vpred - returns) ** 2, (vpredclipped - returns) ** 2
-    return 0.5 * jnp.mean(jnp.maximum(*vf_losses))
+    return jnp.mean(f.clipped_values(vpred, ROLLOUTS.v_tm1[IS_VALID], returns))
 
 
 def entropy(logits):
-    return jnp.mean(-jnp.sum(jax.nn.softmax(logits) * log_softmax(logits), axis=-1))
+    return jnp.mean(f.entropy(logits))
 
 
 def plain_ppo(p, t):
@@ -222,14 +184,14 @@ def plain_ppo(p, t):
     baselines/ppo2/model.py and baselines/ppo2/runner.py.
     """
     (advs, returns), (logits, vpred, log_prob, old) = pool(advantages), on_policy(p)
-    pg_loss = jnp.mean(f.clipped(log_prob, old, standard(advs)))
+    pg_loss = jnp.mean(f.clipped(log_prob, old, f.standardized(advs)))
     return pg_loss - entropy(logits) * 0.01 + clipped_values(vpred, returns) * 0.5
 
 
 def plain_spo(p, t):
     """MyRepositories-hub/Simple-Policy-Optimization@9fdeda3, mujoco/trainer.py."""
     (advs, returns), (logits, v, log_prob, old) = pool(advantages), on_policy(p)
-    ratios, advs = jnp.exp(log_prob - old), standard(advs, ddof=1)
+    ratios, advs = jnp.exp(log_prob - old), f.standardized(advs, ddof=1)
     penalty = jnp.abs(advs) * (ratios - 1) ** 2 / (2 * 0.2)
     policy_loss = -jnp.mean(advs * ratios - penalty)
     return policy_loss + clipped_values(v, returns) * 0.5 - entropy(logits) * 0.01
@@ -238,12 +200,7 @@ def plain_spo(p, t):
 def plain_discovered(p, t):
     """luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py."""
     (gae, targets), (_, value, log_prob, old) = pool(advantages), on_policy(p)
-    gae, log_diff, alpha, beta, relu = standard(gae), log_prob - old, 2, 0.6, nn.relu
-    r1 = jnp.exp(log_diff) - 1.0
-    drift1 = relu(r1 * gae - alpha * jnp.tanh(r1 * gae / alpha))
-    drift2 = relu(log_diff * gae - beta * jnp.tanh(log_diff * gae / beta))
-    drift = jnp.where(gae >= 0.0, drift1, drift2)
-    loss_actor = -jnp.mean(jnp.exp(log_diff) * gae - drift)
+    loss_actor = jnp.mean(f.discovered(log_prob, old, f.standardized(gae)))
     return loss_actor + 0.5 * clipped_values(value, targets)
 
 
@@ -270,7 +227,7 @@ def plain_ppo_lagrangian(p, t):
         pool(advantages, COSTS._replace(**x)) for x in ({}, COST_FIELDS)
     )
     _, v, cost_v, logp, old = on_policy(p, policy_and_two_values, COSTS)
-    adv_r, adv_c = standard(adv_r), adv_c - jnp.mean(adv_c)
+    adv_r, adv_c = f.standardized(adv_r), adv_c - jnp.mean(adv_c)
     loss_pi = jnp.mean(f.clipped(logp, old, (adv_r - 2.0 * adv_c) / (1 + 2.0)))
     loss_r, loss_c = jnp.mean((v - target_r) ** 2), jnp.mean((cost_v - target_c) ** 2)
     return loss_pi + (loss_r + loss_c) / 4
@@ -290,7 +247,7 @@ def plain_ppo_penalty(p, t):
     """
     (adv, target), (logits, v, log_prob, old) = pool(advantages), on_policy(p, b=NEAR)
     prob, oldprob = jax.nn.softmax(logits), jax.nn.softmax(NEAR.logits_tm1[IS_VALID])
-    surr = -jnp.mean(jnp.exp(log_prob - old) * standard(adv))
+    surr = -jnp.mean(jnp.exp(log_prob - old) * f.standardized(adv))
     kl = jnp.mean(jnp.sum(oldprob * (jnp.log(oldprob) - jnp.log(prob)), axis=1))
     kl_cutoff = 0.01 * 2.0
     beyond = 1000 * (kl > kl_cutoff) * (kl - kl_cutoff) ** 2
@@ -300,7 +257,7 @@ def plain_ppo_penalty(p, t):
 def plain_decoupled_ppo(p, t):
     """openai/ppo-ewma@625dac7, ppo_ewma/ppo.py, with an imp_samp_max of 2."""
     (adv, vtarg), (pd, vpred, newlogp, logp) = pool(advantages), on_policy(p)
-    rec_logp, adv = stop(on_policy(t)[2]), standard(adv)
+    rec_logp, adv = stop(on_policy(t)[2]), f.standardized(adv)
     logp_adj = jnp.maximum(logp, stop(newlogp) - jnp.log(2.0))
     logratio = jnp.clip(newlogp - rec_logp, jnp.log(1.0 - 0.2), jnp.log(1.0 + 0.2))
     pg_losses = -adv * jnp.exp(newlogp - logp_adj)
@@ -337,11 +294,7 @@ def plain_vmpo(p, t):
     def collect(b):
         value = policy_and_value(p.policy, b.obs)[1]
         next_value = jnp.append(value[1:-1], value[-1])
-        delta = b.r_t + (1 - b.dones) * GAMMA * next_value - value[:-1]
-        adv = [delta[-1]]
-        for k in reversed(range(len(delta) - 1)):
-            adv.append(delta[k] + (1 - b.dones[k]) * GAMMA * 0.95 * adv[-1])
-        adv = stop(jnp.stack(adv[::-1]))
+        adv = stop(f.gae(value[:-1], b.r_t, GAMMA * (1 - b.dones), next_value))
         return adv, adv + stop(value[:-1])
 
     (adv, ret), (pi, value, log_prob, _) = pool(collect), on_policy(p.policy)
@@ -419,13 +372,9 @@ def plain_smc_critic(p, t):
 
     def losses(b):
         v, values = SMC.critic(p.critic, b.s_tm1), SMC.critic(t.critic, b.obs)
-        advantage, targets = 0.0, []
-        for k in reversed(range(len(b.r_t))):
-            discount = GAMMA * (1 - b.dones[k])
-            delta = b.r_t[k] + discount * values[k + 1] - values[k]
-            advantage = delta + discount * 0.95 * advantage
-            targets.append(values[k] + advantage)
-        return (0.5 * (v - stop(jnp.stack(targets[::-1]))) ** 2,)
+        discount = GAMMA * (1 - b.dones)
+        targets = values[:-1] + f.gae(values[:-1], b.r_t, discount, values[1:])
+        return (0.5 * (v - stop(targets)) ** 2,)
 
     return jnp.mean(*pool(losses))
 
@@ -475,7 +424,7 @@ def ppo_of(logits, v):
     advs, returns = pool(advantages)
     a, old = ROLLOUTS.a_tm1, ROLLOUTS.logits_tm1
     log_prob, old = (pick(log_softmax(x), a)[IS_VALID] for x in (logits, old))
-    pg_loss = jnp.mean(f.clipped(log_prob, old, standard(advs, ddof=1)))
+    pg_loss = jnp.mean(f.clipped(log_prob, old, f.standardized(advs, ddof=1)))
     values = clipped_values(v[IS_VALID], returns) * 0.5
     return pg_loss - entropy(logits[IS_VALID]) * 0.01 + values
 

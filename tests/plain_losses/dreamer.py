@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
-from formulas import pick, two_hot
 from recipes import dreamer as recipes
 
 from plain_losses.common import (
@@ -21,7 +21,6 @@ from plain_losses.common import (
     M,
     Q,
     T,
-    cross_entropy,
     normal,
     of,
     seed,
@@ -68,16 +67,12 @@ MODEL_PARAMS = {
 }
 
 
-def unimix(logits):
-    return 0.99 * jax.nn.softmax(logits) + 0.01 / CLASSES
-
-
 def kl(x, y):
     return jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1))
 
 
 SPACED = jnp.linspace(-20, 20, M)
-BINS = jnp.sign(SPACED) * jnp.expm1(jnp.abs(SPACED))
+BINS = f.symexp(SPACED)
 SHORT = Batch(
     s=SEQUENCE.s[:2],
     truncated_t=None,
@@ -96,10 +91,10 @@ def observe(p, i, key):
         deter, stoch = MODEL.start(p) if reset else (deter, stoch)
         action = -1 if reset else b.a_tm1[i, k - 1]
         deter, prior = dynamics(p, deter, stoch, action)
-        post = unimix(MODEL.encoder(p, deter, b.s[i, k]))
+        post = f.unimix(MODEL.encoder(p, deter, b.s[i, k]))
         sample = jax.nn.one_hot(jax.random.categorical(each, jnp.log(post)), CLASSES)
         stoch = sample + post - stop(post)
-        yield k, reset, (deter, stoch), post, unimix(prior)
+        yield k, reset, (deter, stoch), post, f.unimix(prior)
 
 
 def plain_dreamer_model(p, t):
@@ -115,25 +110,20 @@ def plain_dreamer_model(p, t):
             losses["dyn"].append(jnp.maximum(kl(stop(post), prior), 1.0))
             losses["rep"].append(jnp.maximum(kl(post, stop(prior)), 1.0))
             recon, rew, con = decoder(p, *feat)
-            target = jnp.sign(b.s[i, k]) * jnp.log1p(jnp.abs(b.s[i, k]))
+            target = f.symlog(b.s[i, k])
             losses["rec"].append(jnp.sum((recon - target) ** 2))
             if not reset:
                 reward, goes_on = b.r_t[i, k - 1], b.discount_t[i, k - 1]
-                losses["rew"].append(cross_entropy(two_hot(reward, BINS), rew))
+                losses["rew"].append(f.two_hot_loss(rew, reward, BINS))
                 log_prob = goes_on * jax.nn.log_sigmoid(con)
                 log_prob += (1 - goes_on) * jax.nn.log_sigmoid(-con)
                 losses["con"].append(-log_prob)
     return sum(scales[name] * jnp.mean(jnp.stack(x)) for name, x in losses.items())
 
 
-def lambda_return(last, term, rew, val, boot, disc):
-    """Return the returns of observations, as dreamerv3/agent.py: lambda_return."""
-    returns = [boot[:, -1]]
-    for k in reversed(range(1, rew.shape[1])):
-        live, cont = disc * (1 - term[:, k]), 0.95 * (1 - last[:, k])
-        end = rew[:, k] + (1 - cont) * live * boot[:, k]
-        returns.append(end + live * cont * returns[-1])
-    return jnp.stack(returns[::-1][:-1], axis=1)
+def lambda_return(last, term, rew, boot, disc):
+    """Return the returns of observations, [B, T]."""
+    return jax.vmap(f.dreamer_return, (0, 0, 0, 0, None))(rew, term, boot, last, disc)
 
 
 def of_imagined(values):
@@ -142,17 +132,17 @@ def of_imagined(values):
     con = jnp.concatenate([b.first_discount[:, None], b.discount_t], axis=1)
     rew = jnp.pad(b.r_t, ((0, 0), (1, 0)))
     zeros = jnp.zeros_like(con)
-    returns = lambda_return(zeros, 1 - con, rew, values, values, 1)
+    returns = lambda_return(zeros, 1 - con, rew, values, 1)
     return returns, jnp.cumprod(con, axis=1)[:, :-1]
 
 
 def plain_dreamer_actor(p, t):
     """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: imag_loss."""
-    b, log_pi = IMAGINED, jax.nn.log_softmax(Q(p, IMAGINED.s)[:, :-1])
+    b, logits = IMAGINED, Q(p, IMAGINED.s)[:, :-1]
     returns, weights = of_imagined(b.values)
     adv = (returns - b.values[:, :-1]) / 2.0
-    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
-    return jnp.mean(weights * -(pick(log_pi, b.a_tm1) * adv + 3e-4 * entropy))
+    log_pi, entropy = f.log_prob_and_entropy(logits, b.a_tm1)
+    return jnp.mean(weights * -(log_pi * adv + 3e-4 * entropy))
 
 
 def critic_logits(w, s):
@@ -162,8 +152,7 @@ def critic_logits(w, s):
 def value_losses(p, t, s, returns):
     logits, slow = critic_logits(p, s)[:, :-1], critic_logits(t, s)[:, :-1]
     slow = jax.nn.softmax(slow) @ BINS
-    losses = (cross_entropy(stop(two_hot(x, BINS)), logits) for x in (returns, slow))
-    return sum(losses)
+    return sum(f.two_hot_loss(logits, x, BINS) for x in (returns, slow))
 
 
 def plain_dreamer_critic(p, t):
@@ -189,7 +178,7 @@ def plain_dreamer_replay_critic(p, t):
     """danijar/dreamerv3@e3f0224, dreamerv3/agent.py: repl_loss."""
     b = REPLAYED
     rew = jnp.pad(b.r_t, ((0, 0), (1, 0)))
-    returns = lambda_return(LAST, TERM, rew, None, b.returns, 0.9)
+    returns = lambda_return(LAST, TERM, rew, b.returns, 0.9)
     return jnp.mean(~LAST[:, :-1] * value_losses(p, t, b.s, returns))
 
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 from recipes import goals as recipes
@@ -167,7 +168,7 @@ def plain_gciql_values(p, t):
     """seohongpark/ogbench@1d41409, impls/agents/gciql.py: value_loss, critic_loss."""
     b, masks = GOALS, GOALS.discount_t > 0
     adv = jnp.minimum(*two_q(t.critic, b.s_tm1, b.a_tm1)) - goal_value(p.value, b.s_tm1)
-    value_loss = jnp.mean(jnp.where(adv >= 0, 0.9, 1 - 0.9) * adv**2)
+    value_loss = jnp.mean(f.expectile(adv, 0.9))
     q = b.r_t + GAMMA * masks * stop(goal_value(p.value, b.s_t))
     q1, q2 = two_q(p.critic, b.s_tm1, b.a_tm1)
     return value_loss + jnp.mean((q1 - q) ** 2 + (q2 - q) ** 2)

@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+import formulas as f
 import jax
 import jax.numpy as jnp
+import numpy as np
 from formulas import huber, pick
 from recipes import imitation as recipes
 
@@ -59,15 +61,12 @@ def plain_dqfd(p, t):
         q, next_q, target_q = Q(p, b.s_tm1), Q(p, b.obs), Q(t, b.obs)
         q_s_a, terms = pick(q, b.a_tm1), []
         for nstep in (1, 3):
-            targets = []
-            for k in range(len(b.r_t)):
-                end, factor, target = min(k + nstep, len(b.r_t)), 1.0, 0.0
-                for i in range(k, end):
-                    target += factor * b.r_t[i]
-                    factor *= GAMMA * (1 - b.dones[i])
-                next_action = jnp.argmax(next_q[end])
-                targets.append(target + factor * target_q[end, next_action])
-            terms.append((q_s_a - stop(jnp.stack(targets))) ** 2)
+            rewards, factors = f.n_step(b.r_t, GAMMA * (1 - b.dones), nstep)
+            ends = np.minimum(np.arange(len(b.r_t)) + nstep, len(b.r_t))
+            target = (
+                rewards + factors * pick(target_q, jnp.argmax(next_q, axis=1))[ends]
+            )
+            terms.append((q_s_a - stop(target)) ** 2)
         l = 0.8 * (1 - jax.nn.one_hot(b.a_tm1, A))
         je = b.expert * (jnp.max(q + l, axis=1) - q_s_a)
         return (sum(terms) + je,)

@@ -5,6 +5,7 @@ Files at each loss. The episodes of PyMARL have the shapes that its buffer gives
 
 from types import SimpleNamespace
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -240,24 +241,13 @@ def plain_ippo(p):
 
     With one minibatch, and the settings of config/ippo_ff_mpe.yaml but the discount.
     """
-    b, gae, advantages = PLAYED, jnp.zeros(B * N), []
-    for t in reversed(range(T)):
-        not_done = 1 - b.done[t]
-        delta = b.reward[t] + GAMMA * b.value[t + 1] * not_done - b.value[t]
-        gae = delta + GAMMA * 0.95 * not_done * gae
-        advantages.insert(0, gae)
-    advantages = jnp.stack(advantages)
-    targets = advantages + b.value[:-1]
-    logits, value = policy_and_value(p, b.obs[:-1])
-    clipped = b.value[:-1] + jnp.clip(value - b.value[:-1], -0.2, 0.2)
-    losses = (jnp.square(x - targets) for x in (value, clipped))
-    value_loss = 0.5 * jnp.mean(jnp.maximum(*losses))
-    ratio = jnp.exp(log_prob(logits, b.action) - log_prob(b.logits, b.action))
-    gae = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
-    loss_actor = -jnp.minimum(ratio * gae, jnp.clip(ratio, 0.8, 1.2) * gae)
-    log_pi = jax.nn.log_softmax(logits)
-    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
-    return jnp.mean(loss_actor) + 0.5 * value_loss - 0.01 * jnp.mean(entropy)
+    b, (logits, value) = PLAYED, policy_and_value(p, PLAYED.obs[:-1])
+    advantages = f.gae(b.value[:-1], b.reward, GAMMA * (1 - b.done), b.value[1:])
+    targets, gae = advantages + b.value[:-1], f.standardized(advantages)
+    log_probs = (log_prob(x, b.action) for x in (logits, b.logits))
+    loss_actor = f.clipped(*log_probs, gae)
+    value_loss = f.clipped_values(value, b.value[:-1], targets)
+    return jnp.mean(loss_actor + 0.5 * value_loss - 0.01 * f.entropy(logits))
 
 
 # --- MADDPG and MASAC. ---

@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
-from formulas import pick
+from formulas import huber, pick
 from recipes import offline as recipes
 
 from plain_losses.common import (
@@ -72,10 +73,7 @@ def lowest(w, s, a):
 
 def plain_iql_value(p, t):
     """ikostrikov/implicit_q_learning@09d7002, critic.py: update_v."""
-    q, v = lowest(t.critic, S, A_TM1), NET.value(p.value, S)
-    diff = q - v
-    weight = jnp.where(diff > 0, 0.7, 1 - 0.7)
-    return jnp.mean(weight * diff**2)
+    return jnp.mean(f.expectile(lowest(t.critic, S, A_TM1) - NET.value(p.value, S)))
 
 
 def plain_iql_critic(p, t):
@@ -122,17 +120,13 @@ def plain_awr(p, t):
     """
 
     def returns(b):
-        vals, path = NET.value(p.value, b.obs), [0.0] * len(b.r_t)
-        for k in reversed(range(len(b.r_t))):
-            last = k == len(b.r_t) - 1
-            val_t, path_t = vals[k + 1], vals[k + 1] if last else path[k + 1]
-            mixed = (1 - 0.95) * val_t + 0.95 * path_t
-            path[k] = b.r_t[k] + GAMMA * (1 - b.dones[k]) * mixed
-        return vals[:-1], stop(jnp.stack(path)), log_probs(p.actor, b.s_tm1, b.a_tm1)
+        vals, discounts = NET.value(p.value, b.obs), GAMMA * (1 - b.dones)
+        path = f.lambda_returns(b.r_t, discounts, vals[1:], 0.95)
+        return vals[:-1], stop(path), log_probs(p.actor, b.s_tm1, b.a_tm1)
 
     vals, new_vals, a_logp = pool(returns, DATA_STREAM)
     adv = stop(new_vals - vals)
-    norm_adv = (adv - jnp.mean(adv)) / (jnp.std(adv) + 1e-5)
+    norm_adv = f.standardized(adv, epsilon=1e-5)
     adv_weights = jnp.minimum(jnp.exp(norm_adv / 1.0), 20)
     critic_loss = 0.5 * jnp.mean((new_vals - vals) ** 2)
     return critic_loss - jnp.mean(adv_weights * a_logp)
@@ -230,17 +224,12 @@ def plain_discrete_cql(p, t):
 
     d3rlpy/algos/qlearning/torch/cql_impl.py: DiscreteCQLImpl, and dqn_impl.py.
     """
-    one_hot = jax.nn.one_hot(ONE.a_tm1, A)
+    q_tpn = pick(Q(t, ONE.s_t), jnp.argmax(Q(p, ONE.s_t), axis=1))
     values = Q(p, ONE.s_tm1)
-    action = jax.nn.one_hot(jnp.argmax(Q(p, ONE.s_t), axis=1), A)
-    q_tpn = jnp.sum(Q(t, ONE.s_t) * action, axis=1)
-    y = stop(ONE.r_t + ONE.discount_t * q_tpn)
-    diff = jnp.sum(values * one_hot, axis=1) - y
-    cond = jnp.abs(diff) < 1.0
-    td_loss = jnp.mean(jnp.where(cond, 0.5 * diff**2, jnp.abs(diff) - 0.5))
-    logsumexp = jnp.log(jnp.sum(jnp.exp(values), axis=1))
-    conservative_loss = jnp.mean(logsumexp - jnp.sum(values * one_hot, axis=1))
-    return td_loss + 0.01 * conservative_loss
+    chosen = pick(values, ONE.a_tm1)
+    td_loss = huber(chosen - stop(ONE.r_t + ONE.discount_t * q_tpn))
+    conservative_loss = jax.nn.logsumexp(values, axis=1) - chosen
+    return jnp.mean(td_loss + 0.01 * conservative_loss)
 
 
 def plain_edac_critic(p, t):
@@ -263,9 +252,7 @@ def plain_edac_critic(p, t):
 def plain_td3_bc_actor(p, t):
     """sfujim/TD3_BC@8791ad7, TD3_BC.py."""
     pi = TD3.actor(p.actor, S)
-    q = TD3.critic(stop(p.critic), S, pi)[:, 0]
-    lmbda = 2.5 / stop(jnp.mean(jnp.abs(q)))
-    return -lmbda * jnp.mean(q) + jnp.mean((pi - A_TM1) ** 2)
+    return f.td3_bc(TD3.critic(stop(p.critic), S, pi)[:, 0], pi, A_TM1)
 
 
 def plain_rebrac_critic(p, t):
@@ -298,9 +285,7 @@ def plain_discrete_bcq(p, t):
     q, _ = policy_and_q(t, ONE.s_t)
     target_q = stop(ONE.r_t + ONE.discount_t * pick(q, next_action))
     q, i = policy_and_q(p, ONE.s_tm1)
-    error = pick(q, ONE.a_tm1) - target_q
-    size = jnp.abs(error)
-    q_loss = jnp.mean(jnp.where(size < 1, 0.5 * error**2, size - 0.5))
+    q_loss = jnp.mean(huber(pick(q, ONE.a_tm1) - target_q))
     i_loss = jnp.mean(-pick(jax.nn.log_softmax(i, axis=1), ONE.a_tm1))
     return q_loss + i_loss + 1e-2 * jnp.mean(i**2)
 
@@ -430,12 +415,8 @@ def plain_decision_transformer(p, t):
     """
 
     def losses(b):
-        rtg, total = [], 0.0
-        for k in reversed(range(len(b.r_t))):
-            total = b.r_t[k] + (1 - b.dones[k]) * total
-            rtg.append(total)
-        logits = transformer(p, jnp.stack(rtg[::-1]), b.s_tm1, None)
-        return logits, b.a_tm1
+        rtg = f.backwards(b.r_t, 1 - b.dones)
+        return transformer(p, rtg, b.s_tm1, None), b.a_tm1
 
     logits, targets = pool(losses)
     return -jnp.mean(pick(jax.nn.log_softmax(logits), targets))

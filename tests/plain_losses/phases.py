@@ -1,5 +1,6 @@
 """Losses of `recipes/phases.py` in plain `jax.numpy`."""
 
+import formulas as f
 import jax
 import jax.numpy as jnp
 from formulas import huber, pick
@@ -37,18 +38,13 @@ def gaussian_and_value(w, s):
     return x[..., :D], jax.nn.softplus(x[..., D : 2 * D]) + 0.5, x[..., -1]
 
 
-def density(mean, stddev, a):
-    z = (a - mean) / stddev
-    return -jnp.sum(z**2 / 2 + jnp.log(stddev) + jnp.log(2 * jnp.pi) / 2, axis=-1)
-
-
 ACTIONS = ROLLOUTS._replace(a_tm1=normal(B, T, D))
 
 
 @jax.jit
 def old_log_prob():
     mean, stddev, _ = gaussian_and_value(PARAMS[0], ROLLOUTS.s_tm1)
-    return density(mean, stddev, ACTIONS.a_tm1) + 0.1 * normal(B, T)
+    return f.log_normal(ACTIONS.a_tm1, mean, stddev) + 0.1 * normal(B, T)
 
 
 ACTIONS = ACTIONS._replace(old_log_prob=old_log_prob())
@@ -89,13 +85,9 @@ def ppo(mean, stddev, newvalue):
         x[IS_VALID]
         for x in (ACTIONS.a_tm1, ACTIONS.old_log_prob, TARGET, ROLLOUTS.v_tm1, ADV)
     )
-    ratio = jnp.exp(density(mean, stddev, actions) - old)
-    adv = (adv - jnp.mean(adv)) / (jnp.std(adv, ddof=1) + 1e-8)
-    pg_loss1, pg_loss2 = -adv * ratio, -adv * jnp.clip(ratio, 1 - 0.2, 1 + 0.2)
-    v_clipped = values + jnp.clip(newvalue - values, -0.2, 0.2)
-    losses = (newvalue - returns) ** 2, (v_clipped - returns) ** 2
-    v_loss = 0.5 * jnp.mean(jnp.maximum(*losses))
-    return jnp.mean(jnp.maximum(pg_loss1, pg_loss2)) + v_loss * 0.5
+    log_prob, adv = f.log_normal(actions, mean, stddev), f.standardized(adv, ddof=1)
+    v_loss = f.clipped_values(newvalue, values, returns)
+    return jnp.mean(f.clipped(log_prob, old, adv) + v_loss * 0.5)
 
 
 def plain_gaussian_ppo(p, t):

@@ -44,16 +44,6 @@ STEPS, ACTIONS = 6, 4
 # Whether all tests run on all rows, as in `make trust`.
 TRUST = bool(os.environ.get("RLAXLIB_TRUST"))
 SINGLE = 64 * float(np.finfo(np.float32).eps)  # What single precision may lose.
-# Functions whose results of half precision are rounded more than once.
-_OF_USERS = "a function of the user computes in the precision of its arguments"
-ROUNDED_TWICE = {
-    "backtracking_line_search": "its losses are those of the rounded parameters",
-    "fisher_vector_product": _OF_USERS,
-    "knn_query": "its neighbours are the points that were given",
-    "popart": "its layer is that of the rounded state",
-    "tree_fn": _OF_USERS,
-    "tree_map_zipped": _OF_USERS,
-}
 
 
 @functools.cache

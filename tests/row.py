@@ -4,9 +4,11 @@ import dataclasses
 import functools
 import inspect
 import operator
+import tomllib
 import typing
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import annotations
@@ -30,6 +32,8 @@ INDICES = (
     "start_indices",
 )
 BROADCAST = ("alpha", "mask", "pred", "source")  # One entry may stand for all.
+_FILE = Path(__file__).with_name("exceptions.toml")
+EXCEPTIONS = tomllib.loads(_FILE.read_text("utf-8"))
 FLAGS = ("stop_target_gradients", "use_stop_gradient")
 
 
@@ -178,6 +182,13 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.name}:{self.case}" if self.case else self.name
+
+    @property
+    def excused(self) -> Mapping[str, str]:
+        """The sections of `exceptions.toml` that name the row, and the reasons."""
+        keys = self.name, self.id
+        tables = EXCEPTIONS.items()
+        return {sweep: of[key] for sweep, of in tables for key in keys if key in of}
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from row import EXCEPTIONS
 
 import rlaxlib
 
@@ -26,49 +27,6 @@ KEYWORDS = (
     "axis_name",
     "dtype",
 )
-# Numbers that are given by keyword too, and the reason.
-AXIS = "By place it would be taken for the axis, which NumPy has there."
-DATA = "Data that only some variants have."
-BY_KEYWORD = {
-    ("cql_loss", "min_q"): DATA,
-    ("masked_mean", "axis"): AXIS,
-    ("standardize", "ddof"): AXIS,
-    ("standardize", "epsilon"): AXIS,
-}
-# Names that a quantity does not have, and the one that it has.
-OTHER_NAMES = {
-    "a_samples": "sample_actions",
-    "action": "a",
-    "action_t": "a_t",
-    "advantage": "adv",
-    "advantages": "adv",
-    "discount_factor": "discount",
-    "gamma": "discount",
-    "high": "maximum, or the name of a quantity and `_high`",
-    "kernel": "kind",
-    "lam": "lambda_",
-    "learning_rate": "step_size",
-    "log_prob_samples": "sample_log_probs",
-    "logp": "log_prob",
-    "low": "minimum, or the name of a quantity and `_low`",
-    "lower_bound": "minimum, or `min_` and the name of a quantity",
-    "mask": "sample_mask, but of generic functions of arrays and trees",
-    "max_value": "maximum, but of encodings beside those of rlax",
-    "min_value": "minimum, but of encodings beside those of rlax",
-    "mode": "kind",
-    "n_in": "num_inputs",
-    "old_log_prob_t": "old_log_prob",
-    "prediction": "predictions",
-    "probabilities": "probs",
-    "q_samples": "sample_q_values",
-    "q_values": "q",
-    "sigma": "stddev",
-    "std": "stddev",
-    "strategy": "kind",
-    "target": "targets, but of what is to be reached",
-    "upper_bound": "maximum, or `max_` and the name of a quantity",
-    "use_stop_gradient": "stop_target_gradients",
-}
 # As in the functions of rlax that they stand beside.
 GENERIC = {"masked_mean", "standardize"}
 # A divergence.
@@ -174,11 +132,11 @@ def test_numbers_and_variants_are_given_by_place_too(ours):
         hints = typing.get_type_hints(getattr(rlaxlib, name), include_extras=True)
         timed = re.compile(r"_(t|tm1)$")
         found |= {
-            (name, argument)
+            f"{name} {argument}"
             for argument in keywords(ours[name])
             if is_number(hints[argument]) and not timed.search(argument)
         }
-    assert found == set(BY_KEYWORD)
+    assert found == set(EXCEPTIONS["keywords"])
 
 
 def keywords(parameters):
@@ -224,16 +182,6 @@ def test_arguments_have_the_order_of_time(ours):
     assert wrong == {}
 
 
-# Quantities of the next step, or of functions that stand beside those of rlax.
-OF_ONE_TIME = {
-    "flow_sde_step": "the next time of a flow",
-    "invert_gradients": "beside `dpg_loss`",
-    "td3_target_action": "the next action",
-    "tqc_targets": "the next values",
-    "watkins_trace": "for the `lambda_` of `q_lambda`, of its `q_t`",
-}
-
-
 def test_arguments_have_times_only_where_the_equation_relates_times(ours):
     found = set()
     for name, parameters in ours.items():
@@ -243,7 +191,7 @@ def test_arguments_have_times_only_where_the_equation_relates_times(ours):
             re.fullmatch(r"r_t|discount_t|.*_tm1", x) for x in others
         ):
             found.add(name)
-    assert found == set(OF_ONE_TIME)
+    assert found == set(EXCEPTIONS["times"])
 
 
 def test_a_state_is_not_made_from_none(ours):
@@ -254,10 +202,10 @@ def test_a_state_is_not_made_from_none(ours):
 
 def test_a_quantity_has_one_name(ours):
     wrong = {
-        (name, argument): OTHER_NAMES[argument]
+        (name, argument): EXCEPTIONS["names"][argument]
         for name, parameters in ours.items()
         for argument in parameters
-        if argument in OTHER_NAMES
+        if argument in EXCEPTIONS["names"]
         and not (argument == "mask" and name in GENERIC)
         and not (argument == "target" and name in REACHED)
         and not (argument.endswith("_value") and name == "hl_gauss_pair")
@@ -275,7 +223,7 @@ def test_fields_have_the_names_of_quantities():
         for field in getattr(each, "_fields", getattr(each, "__dataclass_fields__", ()))
     }
     assert len(fields) > 100
-    wrong = {(name, field) for name, field in fields if field in OTHER_NAMES}
+    wrong = {(name, field) for name, field in fields if field in EXCEPTIONS["names"]}
     pairs = {"HlGaussPair", "TwohotPair", "MuzeroPair", "UnbiasedTransformPair"}
     wrong = {x for x in wrong if x[0] not in pairs}
     # As the distribution of rlax.

@@ -12,6 +12,7 @@ import new_row
 import numpy as np
 import pytest
 from contract import SINGLE, each_row
+from row import EXCEPTIONS
 
 import rlaxlib
 
@@ -33,6 +34,21 @@ def test_every_row_has_a_function():
 
 def test_no_two_rows_are_the_same():
     assert len(ROWS) == len({row.id for row in ROWS})
+
+
+def test_every_exception_is_of_a_row():
+    sweeps = [
+        "smooth",
+        "masks",
+        "ratios",
+        "long",
+        "games",
+        "rounding",
+        "deletion",
+        "padding",
+    ]
+    names = {name for sweep in sweeps for name in EXCEPTIONS[sweep]}
+    assert names <= {row.name for row in ROWS} | {row.id for row in ROWS}
 
 
 def test_every_row_says_whose_gradient_the_flag_stops():

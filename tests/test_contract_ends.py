@@ -8,13 +8,9 @@ import contract
 import jax
 import numpy as np
 import pytest
+from row import EXCEPTIONS
 
 from rlaxlib._core.specs import Interval
-
-# Settings at which single precision has no result, each with the reason.
-EXCEPT = {
-    ("flow_sde_step", "noise_level"): "noise of 1000 drowns the mean",
-}
 
 
 def near_ends(row):
@@ -23,7 +19,7 @@ def near_ends(row):
     for name, spec in row.specs.items():
         rules = [rule for rule in spec.rules if isinstance(rule, Interval)]
         is_number = spec.is_float and name in given and np.ndim(given[name]) == 0
-        if not rules or not is_number or (row.name, name) in EXCEPT:
+        if not rules or not is_number or f"{row.name} {name}" in EXCEPTIONS["ends"]:
             continue
         low, high = (x if isinstance(x, float) else np.inf for x in rules[0][:2])
         for near in (1e-3, 1e-2):
@@ -68,9 +64,6 @@ def test_settings_near_the_ends_of_their_ranges_keep_the_precision(row, name, va
 # --- Games of two players, whose next state is the opponent's: a discount of -1. ---
 
 
-NOT_FOR_GAMES = {
-    "off_policy_evaluation": "Returns are of one agent.",
-}
 OF_STREAMS = [
     row
     for row in contract.collect()
@@ -79,7 +72,7 @@ OF_STREAMS = [
 
 
 @pytest.mark.parametrize(
-    "row", [x for x in OF_STREAMS if x.name not in NOT_FOR_GAMES], ids=lambda x: x.id
+    "row", [x for x in OF_STREAMS if "games" not in x.excused], ids=lambda x: x.id
 )
 def test_discounts_may_be_negative(row):
     given = row.make(np.random.default_rng(0))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from row import EXCEPTIONS
 
 import rlaxlib
 
@@ -125,14 +126,6 @@ def test_probabilities_entropies_and_log_probabilities_of_illegal_actions(mark):
 
 PROBABILITIES = ("labels", "pi_t", "probs", "probs_a_t", "weights")
 ATOMS = ("bins", "q_atoms_t", "v_atoms_t", "z_p", "z_q")  # Of a finite support.
-# Logits and values that meet in no expectation.
-OTHERWISE = {
-    ("acer_policy_loss", "mu_logits"): "an expectation under the other policy",
-    ("categorical_double_q_learning", "q_logits_tm1"): "prediction of the target",
-    ("categorical_q_learning", "q_logits_tm1"): "prediction of the target",
-    ("categorical_td_learning", "v_logits_tm1"): "prediction of the target",
-    ("rpg_loss", "logits_t"): "the sum of all regrets, also of actions never taken",
-}
 
 
 def last_axes(row, name):
@@ -149,7 +142,10 @@ def expectations():
                 is_alike = row.drawn[weight].shape[-1] == row.drawn[name].shape[-1]
                 is_action = last_axes(row, weight) & last_axes(row, name)
                 is_value = is_alike and is_action and name not in ATOMS
-                if is_value and (row.name, weight) not in OTHERWISE:
+                if (
+                    is_value
+                    and f"{row.name} {weight}" not in EXCEPTIONS["expectations"]
+                ):
                     yield row, weight, name
 
 

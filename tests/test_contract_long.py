@@ -60,25 +60,13 @@ def evaluate(row, dtype):
         return contract.leaves(gradient(moved))
 
 
-EXCEPTIONS = {
-    "hindsight_indices": "samples depend on the dtype",
-    "cem_update": "the plan is not repeated",
-    "mppi_update": "the plan is not repeated",
-    "general_off_policy_returns_from_q_and_v": "`q_t` is shorter",
-    "retrace_continuous": "`q_t` is shorter",
-    "qpg_loss": "the loss is 0 but for rounding",
-    "off_policy_evaluation:is sample_mask": "the product of 1,200 ratios is 1e-60",
-    "off_policy_evaluation:wis": "one trajectory has all weight, so no gradient",
-}
-
-
 def rows():
     """Return the rows with a time axis, or those of a sixth of the functions."""
     long = [
         row
         for row in contract.collect()
         if any(axis_of(row, *x) for x in row.make(np.random.default_rng(0)).items())
-        and not {row.name, row.id} & EXCEPTIONS.keys()
+        and "long" not in row.excused
         and "sample_mask" not in row.settings
     ]
     return [pytest.param(row, id=row.id) for row in contract.sampled(long, __name__)]

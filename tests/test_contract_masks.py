@@ -11,18 +11,6 @@ import pytest
 
 import rlaxlib
 
-# Rows that this test does not fit, each with the reason.
-INDICES = "results are indices of the stream with all its steps"
-UNMASKED = "another update has no mask"
-EXCEPT = {
-    "aggregate_losses:constant": "it divides by the number of all steps",
-    "hindsight_indices": INDICES,
-    "n_step_transitions": INDICES,
-    "percentile_scale": UNMASKED,
-    "pixel_control_loss": "observations are of T + 1 steps",
-    "return_based_scale": UNMASKED,
-    "sub_trajectory_balance_loss": "flows are those of T + 1 states",
-}
 # Positions, among 4 more than there are steps, that are ignored: in front, behind, and
 # between.
 PLACES = ([0, 1, 2, 3], [-1, -2, -3, -4], [1, 2, 4, 5], [0, 3, 4, -1])
@@ -51,8 +39,7 @@ def is_masked(row):
     """Return whether a row has a mask of steps, all of which are alike."""
     _, shape = mask_of(row)
     replaces = "replace" in row.name or row.key is not None
-    is_except = row.multistep or replaces or not {row.name, row.id}.isdisjoint(EXCEPT)
-    return bool(shape) and not is_except
+    return bool(shape) and not (row.multistep or replaces or "masks" in row.excused)
 
 
 ROWS = [row for row in contract.collect() if is_masked(row)]

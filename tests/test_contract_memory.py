@@ -12,23 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from row import EXCEPTIONS
 
 import rlaxlib
 from rlaxlib._core import specs
 
 LENGTH, ARRAYS = 256, 16
 
-# Functions that hold arrays of all pairs along an axis, each with the reason.
-PAIRS = {
-    ("energy_distance_loss", "N"): "the distances of samples",
-    ("impute_expectile_samples", "N"): "samples and expectiles",
-    ("imputed_expectile_q_learning", "N"): "samples and expectiles",
-    ("knn_entropy_reward", "N"): "the distances of states",
-    ("linucb_update", "D"): "the matrix of the regression",
-    ("maximum_mean_discrepancy", "M"): "the distances of samples",
-    ("maximum_mean_discrepancy", "N"): "the distances of samples",
-    ("sub_trajectory_balance_loss", "T"): "all parts of a trajectory",
-}
 # Up to a whole chunk the number of tokens determines what is held.
 CHUNKED = {("linear_token_log_probs", "T")}
 
@@ -80,7 +70,7 @@ def test_memory_doubles_with_the_length_of_an_axis(row, axis, places):
         one, two = (temporary(row, places, length) for length in (LENGTH, 2 * LENGTH))
     except rlaxlib.ArgumentError:
         pytest.skip("an array that fits several axes determines this one")
-    if (row.name, axis) in PAIRS:
+    if f"{row.name} {axis}" in EXCEPTIONS["pairs"]:
         assert two <= 4 * ARRAYS * (2 * LENGTH) ** 2
     else:
         assert two <= 2.2 * one + 4 * 64 * LENGTH

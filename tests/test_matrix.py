@@ -258,7 +258,7 @@ def wide(dtype):
 
 def precisions(row):
     """Return the precisions of a program, and double precision."""
-    return SINGLES[2 * (row.name in contract.ROUNDED_TWICE) :], DOUBLES
+    return SINGLES[2 * ("rounding" in row.excused) :], DOUBLES
 
 
 def higher_precisions(row):

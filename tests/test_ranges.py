@@ -9,6 +9,7 @@ import re
 
 import catalog
 import pytest
+from row import EXCEPTIONS
 
 import rlaxlib
 from rlaxlib._core import specs
@@ -16,124 +17,6 @@ from rlaxlib._core import specs
 # Ranges that a function checks, since no annotation can state them.
 CHECKED_BY_FUNCTIONS = {
     ("extract_subsequences", "start_indices"): "in [0, T - L]",
-}
-
-# The range of a quantity, under its name.
-QUANTITIES = {
-    "group_ids": "in [0, G)",
-    "segment_ids": "in [0, T)",
-    "tokens": "in [0, V)",
-    "a": "in [0, A)",
-    "a_t": "in [0, A)",
-    "clip": "in [0, inf]",
-    "discount": "in [0, 1]",
-    "discount_factor": "in [0, 1]",
-    "discount_t": "in [-1, 1]",
-    "epsilon": "in [0, inf]",
-    "epsilon_high": "in [0, inf]",
-    "exponent": "in [0, inf)",
-    "fraction": "in [0, 1]",
-    "fractions": "in [0, 1]",
-    "indices": "in [0, N)",
-    "k": "in [1, inf)",
-    "label_smoothing": "in [0, 0.5)",
-    "lambda_": "in [0, 1]",
-    "lambda_t": "in [0, 1]",
-    "max_kl": "in [0, inf)",
-    "mix": "in [0, 1]",
-    "max_weight": "in (0, inf]",
-    "maximum": "in [minimum, inf]",
-    "mu_t": "in [0, 1]",
-    "num_samples": "in [1, inf)",
-    "pi_t": "in [0, 1]",
-    "probability": "in (0, 1]",
-    "probs": "in [0, 1]",
-    "probs_a_t": "in [0, 1]",
-    "rho_tm1": "in [0, inf)",
-    "sigma": "in (0, inf)",
-    "sigma_0": "in (0, inf)",
-    "sigma_1": "in (0, inf)",
-    "stddev": "in (0, inf)",
-    "step_size": "in [0, inf)",
-    "temperature": "in (0, inf)",
-}
-
-# Functions in which a quantity has another range, and the reason.
-UNUSED = "The action of the last state is not used, and may be padding."
-CLIPPED = "The ratio is clipped, so that an infinite one has an effect of its bound."
-NOISE = "Noise of standard deviation 0 is no noise."
-ENTROPY = "A temperature of 0 is no entropy bonus."
-BEFORE = "A number of any sign, of which an activation makes a standard deviation."
-DIVIDES = "It divides by the range of actions."
-UNNORMALIZED = "They need not sum to 1."
-RATE = "The probability of a random action."
-ADDED = "A constant that is added to a divisor."
-SHARE = "The weight of one target in a moving average."
-OTHERWISE = {
-    ("general_off_policy_returns_from_action_values", "a_t"): UNUSED,
-    ("transformed_general_off_policy_returns_from_action_values", "a_t"): UNUSED,
-    ("tree_backup", "a_t"): UNUSED,
-    ("retrace", "a_t"): UNUSED,
-    ("transformed_retrace", "a_t"): UNUSED,
-    ("epsilon_greedy", "epsilon"): RATE,
-    ("ez_greedy", "epsilon"): RATE,
-    ("LagrangePenalty", "epsilon"): "A bound on a divergence, of any constraint.",
-    ("EpsilonGreedy.sample", "epsilon"): RATE,
-    ("EpsilonGreedy.probs", "epsilon"): RATE,
-    ("EpsilonGreedy.log_prob", "epsilon"): RATE,
-    ("EpsilonGreedy.entropy", "epsilon"): RATE,
-    ("episodic_memory_intrinsic_rewards", "epsilon"): ADDED,
-    ("group_advantages", "epsilon"): ADDED,
-    ("reward_scale", "epsilon"): ADDED,
-    ("standardize", "epsilon"): ADDED,
-    ("simple_policy_loss", "epsilon"): "It divides by the range.",
-    ("check_answers", "group_ids"): "It reports ids out of range.",
-    ("check_answers", "segment_ids"): "It reports ids out of range.",
-    ("check_answers", "tokens"): "The size of the vocabulary is unknown.",
-    ("check_trajectory", "discount_t"): "It reports the steps that are out of range.",
-    ("off_policy_evaluation", "discount_t"): "Returns are of one agent.",
-    ("backtracking_line_search", "max_kl"): "Infinity is no bound.",
-    ("EmphaticTraceState", "discount"): "It is the `discount_t` of a transition.",
-    ("TrueOnlineTdState", "discount"): "It is the `discount_t` of a transition.",
-    ("fqf_fraction_loss", "fractions"): "They are bounds of intervals, in order.",
-    ("batched_index", "indices"): "The axis has another name.",
-    ("one_hot", "indices"): "An index out of range gives zeros.",
-    ("pass_at_k_rewards", "k"): "There are G answers.",
-    ("sub_trajectory_balance_loss", "lambda_"): "It weighs longer parts, also by more.",
-    ("invert_gradients", "maximum"): DIVIDES,
-    ("SquashedGaussian.log_prob", "maximum"): DIVIDES,
-    ("SquashedGaussian.prob", "maximum"): DIVIDES,
-    ("SquashedGaussian.sample", "maximum"): DIVIDES,
-    ("acer_policy_loss", "max_weight"): "At 0 the correction of the bias is left.",
-    ("pass_at_k", "num_samples"): "There are k answers at least.",
-    ("categorical_sample", "probs"): UNNORMALIZED,
-    ("importance_sampling_weights", "probs"): UNNORMALIZED,
-    ("stratified_sample", "probs"): UNNORMALIZED,
-    ("conditional_value_at_risk", "fraction"): "No tail has no mean.",
-    ("vtrace", "rho_tm1"): CLIPPED,
-    ("vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
-    ("leaky_vtrace", "rho_tm1"): CLIPPED,
-    ("leaky_vtrace_td_error_and_advantage", "rho_tm1"): CLIPPED,
-    ("SquashedGaussian.entropy", "sigma"): BEFORE,
-    ("SquashedGaussian.kl", "sigma_0"): BEFORE,
-    ("SquashedGaussian.kl", "sigma_1"): BEFORE,
-    ("SquashedGaussian.kl_to_standard_normal", "sigma"): BEFORE,
-    ("SquashedGaussian.log_prob", "sigma"): BEFORE,
-    ("SquashedGaussian.prob", "sigma"): BEFORE,
-    ("SquashedGaussian.sample", "sigma"): BEFORE,
-    ("PlanState", "stddev"): NOISE,
-    ("add_gaussian_noise", "stddev"): NOISE,
-    ("add_ornstein_uhlenbeck_noise", "stddev"): NOISE,
-    ("ornstein_uhlenbeck_noise", "stddev"): NOISE,
-    ("plan_init", "stddev"): NOISE,
-    ("shift_plan", "stddev"): NOISE,
-    ("td3_target_action", "stddev"): NOISE,
-    ("art", "step_size"): SHARE,
-    ("popart", "step_size"): SHARE,
-    ("discrete_sac_policy_loss", "temperature"): ENTROPY,
-    ("discrete_sac_value", "temperature"): ENTROPY,
-    ("sac_critic_target", "temperature"): ENTROPY,
-    ("sac_policy_loss", "temperature"): ENTROPY,
 }
 
 # Names that are words or letters of a paper, and not of one quantity.
@@ -237,11 +120,11 @@ def test_a_quantity_has_one_range():
         if not (argument in ("a", "a_t") and spec.kind == "Float"):  # Continuous.
             ranges.setdefault(argument, {})[name] = " ".join(map(str, spec.rules))
     exceptions = {
-        (name, argument)
-        for argument, expected in QUANTITIES.items()
+        f"{name} {argument}"
+        for argument, expected in EXCEPTIONS["quantities"].items()
         for name, rules in ranges[argument].items()
         if rules != expected
     }
-    assert exceptions == set(OTHERWISE)
+    assert exceptions == set(EXCEPTIONS["ranges"])
     differing = {argument for argument, of in ranges.items() if len({*of.values()}) > 1}
-    assert differing - set(QUANTITIES) == set(WORDS.split())
+    assert differing - set(EXCEPTIONS["quantities"]) == set(WORDS.split())

@@ -142,10 +142,7 @@ def expectations():
                 is_alike = row.drawn[weight].shape[-1] == row.drawn[name].shape[-1]
                 is_action = last_axes(row, weight) & last_axes(row, name)
                 is_value = is_alike and is_action and name not in ATOMS
-                if (
-                    is_value
-                    and f"{row.name} {weight}" not in EXCEPTIONS["expectations"]
-                ):
+                if is_value and f"{row.name} {weight}" not in EXCEPTIONS["apart"]:
                     yield row, weight, name
 
 

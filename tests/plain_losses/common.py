@@ -71,6 +71,20 @@ class Call:
 of = Call
 
 
+def given(params, *arguments, stopped="", **settings):
+    """Return what a recipe is called with."""
+    return params, arguments, stopped, settings
+
+
+def cases(module, table):
+    """Return the cases of a module's recipes, each with `plain_NAME` of the module."""
+    found = {}
+    for name, (params, arguments, stopped, settings) in table.items():
+        loss = of(getattr(module["recipes"], name), *arguments, **settings)
+        found[name] = Case(loss, module[f"plain_{name}"], params, stopped)
+    return found
+
+
 # --- Batches, and linear networks. ---
 
 

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 from formulas import pick
-from recipes import constraints as recipes
 
 from plain_losses.common import (
     IS_VALID,
@@ -11,11 +10,11 @@ from plain_losses.common import (
     ROLLOUTS,
     A,
     B,
-    Case,
     Q,
     T,
+    cases,
+    given,
     normal,
-    of,
     seed,
     stop,
 )
@@ -78,12 +77,11 @@ def plain_p3o(p, t):
     return loss_reward + 20 * jax.nn.relu(surr_cadv + jc)
 
 
-CASES = {
-    "focops": Case(
-        of(recipes.focops, Q, NEAR, ADV, COST_ADV, 0.5), plain_focops, Q_PARAMS
-    ),
-    "cup": Case(
-        of(recipes.cup, Q, ROLLOUTS, PPO_LOGITS, COST_ADV, 0.5), plain_cup, Q_PARAMS
-    ),
-    "p3o": Case(of(recipes.p3o, Q, ROLLOUTS, ADV, COST_ADV, 2.0), plain_p3o, Q_PARAMS),
-}
+CASES = cases(
+    globals(),
+    {
+        "focops": given(Q_PARAMS, Q, NEAR, ADV, COST_ADV, 0.5),
+        "cup": given(Q_PARAMS, Q, ROLLOUTS, PPO_LOGITS, COST_ADV, 0.5),
+        "p3o": given(Q_PARAMS, Q, ROLLOUTS, ADV, COST_ADV, 2.0),
+    },
+)

@@ -4,7 +4,6 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 from formulas import pick
-from recipes import continuous as recipes
 
 import rlaxlib
 from plain_losses.common import (
@@ -32,14 +31,14 @@ from plain_losses.common import (
     TWIN_PARAMS,
     A,
     B,
-    Case,
     D,
     M,
     actor_critic,
+    cases,
     cross_entropy,
+    given,
     mean_and_stddev,
     normal,
-    of,
     one_step,
     seed,
     squares,
@@ -470,161 +469,48 @@ def plain_reppo_actor(p, t):
 TWO_DUALS = tuple(x._replace(duals=jnp.array([-1.0, 0.5])) for x in MPO_PARAMS)
 
 
-CASES = {
-    "crossq_critic": Case(
-        of(recipes.crossq_critic, CROSSQ, ACTION, KEY, 0.2),
-        plain_crossq_critic,
-        SAC_PARAMS,
-        "actor",
-    ),
-    "bro_critic": Case(
-        of(recipes.bro_critic, TWIN, ACTION, KEY, 0.2, 0.4),
-        plain_bro_critic,
-        TWIN_PARAMS,
-        "actor",
-    ),
-    "bro_actor": Case(
-        of(recipes.bro_actor, TWIN, ACTION, KEY, 0.2, 0.4),
-        plain_bro_actor,
-        TWIN_PARAMS,
-        "critic",
-    ),
-    "categorical_sac_critic": Case(
-        of(recipes.categorical_sac_critic, TWIN, ACTION, KEY, 0.2),
-        plain_categorical_sac_critic,
-        TWIN_PARAMS,
-        "actor",
-    ),
-    "xqc_critic": Case(
-        of(recipes.xqc_critic, XQC, ACTION, KEY, 0.2),
-        plain_xqc_critic,
-        TWIN_PARAMS,
-        "actor",
-    ),
-    "fast_sac_critic": Case(
-        of(recipes.fast_sac_critic, TWIN, ACTION, KEY, 0.2),
-        plain_fast_sac_critic,
-        TWIN_PARAMS,
-        "actor",
-    ),
-    "fast_td3_critic": Case(
-        of(recipes.fast_td3_critic, SURE, ACTION, KEY, 0.4, bounds=(-2.0, 2.0)),
-        plain_fast_td3_critic,
-        SURE_PARAMS,
-        "actor",
-    ),
-    "fast_td3_actor": Case(
-        of(recipes.fast_td3_actor, SURE, ACTION, (-2.0, 2.0)),
-        plain_fast_td3_actor,
-        SURE_PARAMS,
-        "critic",
-    ),
-    "drqv2_critic": Case(
-        of(recipes.drqv2_critic, TD3, ACTION, KEY, 0.4),
-        plain_drqv2_critic,
-        TD3_PARAMS,
-        "actor",
-    ),
-    "drqv2_actor": Case(
-        of(recipes.drqv2_actor, TD3, ACTION, KEY, 0.4),
-        plain_drqv2_actor,
-        TD3_PARAMS,
-        "critic",
-    ),
-    "reppo_critic": Case(
-        of(recipes.reppo_critic, LOGITS, ACTION, TARGET, PAIR),
-        plain_reppo_critic,
-        LOGITS_PARAMS,
-        "actor",
-    ),
-    "reppo_actor": Case(
-        of(recipes.reppo_actor, MPO, ACTION, KEY, -1.0, 0.5, 8),
-        plain_reppo_actor,
-        TWO_DUALS,
-        "critic",
-    ),
-    "ddpg_critic": Case(
-        of(recipes.ddpg_critic, DPG, ACTION),
-        plain_ddpg_critic,
-        DPG_PARAMS,
-        "actor",
-    ),
-    "ddpg_actor": Case(
-        of(recipes.ddpg_actor, DPG, ACTION),
-        plain_ddpg_actor,
-        DPG_PARAMS,
-        "critic",
-    ),
-    "p_dqn_critic": Case(
-        of(recipes.p_dqn_critic, P_DQN, HYBRID),
-        plain_p_dqn_critic,
-        P_DQN_PARAMS,
-        "actor",
-    ),
-    "p_dqn_actor": Case(
-        of(recipes.p_dqn_actor, P_DQN, HYBRID),
-        plain_p_dqn_actor,
-        P_DQN_PARAMS,
-        "critic",
-    ),
-    "td3_critic": Case(
-        of(recipes.td3_critic, TD3, ACTION, KEY),
-        plain_td3_critic,
-        TD3_PARAMS,
-        "actor",
-    ),
-    "td3_actor": Case(
-        of(recipes.td3_actor, TD3, ACTION), plain_td3_actor, TD3_PARAMS, "critic"
-    ),
-    "d4pg_critic": Case(
-        of(recipes.d4pg_critic, D4PG, ACTION), plain_d4pg_critic, D4PG_PARAMS, "actor"
-    ),
-    "d4pg_actor": Case(
-        of(recipes.d4pg_actor, D4PG, ACTION),
-        plain_d4pg_actor,
-        D4PG_PARAMS,
-        "critic",
-    ),
-    "sac_critic": Case(
-        of(recipes.sac_critic, SAC, ACTION, KEY, 0.2),
-        plain_sac_critic,
-        SAC_PARAMS,
-        "actor",
-    ),
-    "sac_actor": Case(
-        of(recipes.sac_actor, SAC, ACTION, KEY, 0.2),
-        plain_sac_actor,
-        SAC_PARAMS,
-        "critic",
-    ),
-    "sac_temperature": Case(
-        of(recipes.sac_temperature, SAC, ACTION, KEY, -2.0),
-        plain_sac_temperature,
-        (jnp.float32(0.3), SAC_PARAMS[0]),
-    ),
-    "redq_critic": Case(
-        of(recipes.redq_critic, SAC, ACTION, KEY, 0.2, 3),
-        plain_redq_critic,
-        SAC_PARAMS,
-        "actor",
-    ),
-    "redq_actor": Case(
-        of(recipes.redq_actor, SAC, ACTION, KEY, 0.2),
-        plain_redq_actor,
-        SAC_PARAMS,
-        "critic",
-    ),
-    "tqc_critic": Case(
-        of(recipes.tqc_critic, TQC, ACTION, KEY, 0.2),
-        plain_tqc_critic,
-        TQC_PARAMS,
-        "actor",
-    ),
-    "tqc_actor": Case(
-        of(recipes.tqc_actor, TQC, ACTION, KEY, 0.2),
-        plain_tqc_actor,
-        TQC_PARAMS,
-        "critic",
-    ),
-    "mpo": Case(of(recipes.mpo, MPO, ACTION, KEY, 6), plain_mpo, MPO_PARAMS),
-}
+CASES = cases(
+    globals(),
+    {
+        "crossq_critic": given(SAC_PARAMS, CROSSQ, ACTION, KEY, 0.2, stopped="actor"),
+        "bro_critic": given(TWIN_PARAMS, TWIN, ACTION, KEY, 0.2, 0.4, stopped="actor"),
+        "bro_actor": given(TWIN_PARAMS, TWIN, ACTION, KEY, 0.2, 0.4, stopped="critic"),
+        "categorical_sac_critic": given(
+            TWIN_PARAMS, TWIN, ACTION, KEY, 0.2, stopped="actor"
+        ),
+        "xqc_critic": given(TWIN_PARAMS, XQC, ACTION, KEY, 0.2, stopped="actor"),
+        "fast_sac_critic": given(TWIN_PARAMS, TWIN, ACTION, KEY, 0.2, stopped="actor"),
+        "fast_td3_critic": given(
+            SURE_PARAMS, SURE, ACTION, KEY, 0.4, bounds=(-2.0, 2.0), stopped="actor"
+        ),
+        "fast_td3_actor": given(
+            SURE_PARAMS, SURE, ACTION, (-2.0, 2.0), stopped="critic"
+        ),
+        "drqv2_critic": given(TD3_PARAMS, TD3, ACTION, KEY, 0.4, stopped="actor"),
+        "drqv2_actor": given(TD3_PARAMS, TD3, ACTION, KEY, 0.4, stopped="critic"),
+        "reppo_critic": given(
+            LOGITS_PARAMS, LOGITS, ACTION, TARGET, PAIR, stopped="actor"
+        ),
+        "reppo_actor": given(
+            TWO_DUALS, MPO, ACTION, KEY, -1.0, 0.5, 8, stopped="critic"
+        ),
+        "ddpg_critic": given(DPG_PARAMS, DPG, ACTION, stopped="actor"),
+        "ddpg_actor": given(DPG_PARAMS, DPG, ACTION, stopped="critic"),
+        "p_dqn_critic": given(P_DQN_PARAMS, P_DQN, HYBRID, stopped="actor"),
+        "p_dqn_actor": given(P_DQN_PARAMS, P_DQN, HYBRID, stopped="critic"),
+        "td3_critic": given(TD3_PARAMS, TD3, ACTION, KEY, stopped="actor"),
+        "td3_actor": given(TD3_PARAMS, TD3, ACTION, stopped="critic"),
+        "d4pg_critic": given(D4PG_PARAMS, D4PG, ACTION, stopped="actor"),
+        "d4pg_actor": given(D4PG_PARAMS, D4PG, ACTION, stopped="critic"),
+        "sac_critic": given(SAC_PARAMS, SAC, ACTION, KEY, 0.2, stopped="actor"),
+        "sac_actor": given(SAC_PARAMS, SAC, ACTION, KEY, 0.2, stopped="critic"),
+        "sac_temperature": given(
+            (jnp.float32(0.3), SAC_PARAMS[0]), SAC, ACTION, KEY, -2.0
+        ),
+        "redq_critic": given(SAC_PARAMS, SAC, ACTION, KEY, 0.2, 3, stopped="actor"),
+        "redq_actor": given(SAC_PARAMS, SAC, ACTION, KEY, 0.2, stopped="critic"),
+        "tqc_critic": given(TQC_PARAMS, TQC, ACTION, KEY, 0.2, stopped="actor"),
+        "tqc_actor": given(TQC_PARAMS, TQC, ACTION, KEY, 0.2, stopped="critic"),
+        "mpo": given(MPO_PARAMS, MPO, ACTION, KEY, 6),
+    },
+)

@@ -6,7 +6,6 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
-from recipes import dreamer as recipes
 
 from plain_losses.common import (
     IMAGINED,
@@ -16,13 +15,13 @@ from plain_losses.common import (
     A,
     B,
     Batch,
-    Case,
     F,
     M,
     Q,
     T,
+    cases,
+    given,
     normal,
-    of,
     seed,
     stop,
 )
@@ -183,23 +182,12 @@ def plain_dreamer_replay_critic(p, t):
 
 
 CRITIC_PARAMS = 0.1 * normal(F, M), 0.1 * normal(F, M)
-CASES = {
-    "dreamer_model": Case(
-        of(recipes.dreamer_model, MODEL, SHORT, KEY),
-        plain_dreamer_model,
-        (MODEL_PARAMS, None),
-    ),
-    "dreamer_actor": Case(
-        of(recipes.dreamer_actor, Q, IMAGINED, 2.0), plain_dreamer_actor, Q_PARAMS
-    ),
-    "dreamer_critic": Case(
-        of(recipes.dreamer_critic, critic_logits, IMAGINED),
-        plain_dreamer_critic,
-        CRITIC_PARAMS,
-    ),
-    "dreamer_replay_critic": Case(
-        of(recipes.dreamer_replay_critic, critic_logits, REPLAYED),
-        plain_dreamer_replay_critic,
-        CRITIC_PARAMS,
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "dreamer_model": given((MODEL_PARAMS, None), MODEL, SHORT, KEY),
+        "dreamer_actor": given(Q_PARAMS, Q, IMAGINED, 2.0),
+        "dreamer_critic": given(CRITIC_PARAMS, critic_logits, IMAGINED),
+        "dreamer_replay_critic": given(CRITIC_PARAMS, critic_logits, REPLAYED),
+    },
+)

@@ -24,6 +24,8 @@ from plain_losses.common import (
     M,
     Q,
     T,
+    cases,
+    given,
     normal,
     of,
     pool,
@@ -201,24 +203,17 @@ def plain_tdc(p, t, second=False):
     return jnp.mean(rho * (value_loss + (error - h) ** 2 / 2))
 
 
-CASES = {
-    "rnd": Case(of(recipes.rnd, features, ONE), plain_rnd, params("features")),
-    "ngu_embedding": Case(
-        of(recipes.ngu_embedding, NET, ONE),
-        plain_ngu_embedding,
-        params("features", "inverse"),
-    ),
-    "ngu": Case(of(recipes.ngu, Q, CURIOUS), plain_ngu, Q_PARAMS),
-    "icm": Case(
-        of(recipes.icm, NET, ONE),
-        plain_icm,
-        params("features", "forward", "inverse"),
-    ),
-    "bootstrapped_dqn": Case(
-        of(recipes.bootstrapped_dqn, NET, MASKED),
-        plain_bootstrapped_dqn,
-        params("features", "heads"),
-    ),
+CASES = cases(
+    globals(),
+    {
+        "rnd": given(params("features"), features, ONE),
+        "ngu_embedding": given(params("features", "inverse"), NET, ONE),
+        "ngu": given(Q_PARAMS, Q, CURIOUS),
+        "icm": given(params("features", "forward", "inverse"), NET, ONE),
+        "bootstrapped_dqn": given(params("features", "heads"), NET, MASKED),
+    },
+)
+CASES |= {
     "tdc": Case(
         of(streaming.tdc, NET, RATIOS),
         plain_tdc,

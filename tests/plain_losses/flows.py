@@ -13,6 +13,8 @@ from plain_losses.common import (
     Case,
     D,
     F,
+    cases,
+    given,
     make_batch,
     normal,
     of,
@@ -450,8 +452,27 @@ def plain_diffusion_ql_actor(p, t):
 W_CRITICS = normal(F + D, 2)
 
 
-CASES = {
-    "flow_bc": Case(of(recipes.flow_bc, field, ACTION, KEY), plain_flow_bc, PARAMS),
+CASES = cases(
+    globals(),
+    {
+        "flow_bc": given(PARAMS, field, ACTION, KEY),
+        "fql_actor": given(PARAMS, field, ACTION, KEY, actor, critic),
+        "flow_grpo": given(PARAMS, field, STEPS, 5 * ADV),
+        "diffusion_nft": given(PARAMS, field, ACTION, KEY, 5 * ADV, beta=0.1),
+        "qc_flow": given(FLOWS, field, recipes.chunks(CHUNKS), KEY),
+        "qc_critic": given(
+            CHUNK_CRITICS, two_critics, recipes.chunks(CHUNKS), KEY, qc_actor
+        ),
+        "diffusion_ql_actor": given(PARAMS, field, ACTION, KEY, fixed_critics),
+        "fpo": given(
+            PARAMS, field, ACTION, KEY, ADV, jnp.mean(INITIAL_CFM_LOSS, axis=-1)
+        ),
+        "diffusion_bc": given(PARAMS, field, ACTION, KEY),
+        "qsm": given(PARAMS, field, ACTION, KEY, critic),
+        "diffusion_ppo": given(PARAMS, field, CHAIN, ADV),
+    },
+)
+CASES |= {
     "fql_critic": Case(
         of(
             *(recipes.fql_critic, two_critics, ACTION, KEY),
@@ -459,27 +480,6 @@ CASES = {
         ),
         plain_fql_critic,
         CRITICS,
-    ),
-    "fql_actor": Case(
-        of(recipes.fql_actor, field, ACTION, KEY, actor, critic),
-        plain_fql_actor,
-        PARAMS,
-    ),
-    "flow_grpo": Case(
-        of(recipes.flow_grpo, field, STEPS, 5 * ADV), plain_flow_grpo, PARAMS
-    ),
-    "diffusion_nft": Case(
-        of(recipes.diffusion_nft, field, ACTION, KEY, 5 * ADV, beta=0.1),
-        plain_diffusion_nft,
-        PARAMS,
-    ),
-    "qc_flow": Case(
-        of(recipes.qc_flow, field, recipes.chunks(CHUNKS), KEY), plain_qc_flow, FLOWS
-    ),
-    "qc_critic": Case(
-        of(recipes.qc_critic, two_critics, recipes.chunks(CHUNKS), KEY, qc_actor),
-        plain_qc_critic,
-        CHUNK_CRITICS,
     ),
     "diffusion_ql_critic": Case(
         of(
@@ -494,22 +494,5 @@ CASES = {
         ),
         plain_diffusion_ql_critic,
         CRITICS,
-    ),
-    "diffusion_ql_actor": Case(
-        of(recipes.diffusion_ql_actor, field, ACTION, KEY, fixed_critics),
-        plain_diffusion_ql_actor,
-        PARAMS,
-    ),
-    "fpo": Case(
-        of(recipes.fpo, field, ACTION, KEY, ADV, jnp.mean(INITIAL_CFM_LOSS, axis=-1)),
-        plain_fpo,
-        PARAMS,
-    ),
-    "diffusion_bc": Case(
-        of(recipes.diffusion_bc, field, ACTION, KEY), plain_diffusion_bc, PARAMS
-    ),
-    "qsm": Case(of(recipes.qsm, field, ACTION, KEY, critic), plain_qsm, PARAMS),
-    "diffusion_ppo": Case(
-        of(recipes.diffusion_ppo, field, CHAIN, ADV), plain_diffusion_ppo, PARAMS
     ),
 }

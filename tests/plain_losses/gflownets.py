@@ -20,9 +20,10 @@ from plain_losses.common import (
     Case,
     F,
     T,
+    cases,
+    given,
     integers,
     normal,
-    of,
     seed,
 )
 
@@ -114,15 +115,16 @@ def plain_sub_trajectory_balance(p, t):
     return jnp.sum((contributions * all_scores**2)[~flattening_mask])
 
 
-CASES = {
+CASES = cases(
+    globals(),
+    {
+        "sub_trajectory_balance": given((W, None), NET, OBJECTS),
+    },
+)
+CASES |= {
     "trajectory_balance": Case(
         lambda p, t: recipes.trajectory_balance(p["w"], p["z"], NET, OBJECTS),
         plain_trajectory_balance,
         ({"w": W, "z": jnp.float32(0.3)}, None),
-    ),
-    "sub_trajectory_balance": Case(
-        of(recipes.sub_trajectory_balance, NET, OBJECTS),
-        plain_sub_trajectory_balance,
-        (W, None),
     ),
 }

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import formulas as f
 import jax
 import jax.numpy as jnp
-from recipes import goals as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -13,12 +12,12 @@ from plain_losses.common import (
     KEY,
     ActorCritic,
     B,
-    Case,
     D,
     F,
+    cases,
+    given,
     mean_and_stddev,
     normal,
-    of,
     seed,
     stop,
 )
@@ -236,48 +235,33 @@ def plain_qrl_value(p, t):
     return tsfm_dist + sq_deviation * jax.nn.softplus(stop(t))
 
 
-CASES = {
-    "contrastive_critic": Case(
-        of(recipes.contrastive_critic, embeddings, GOALS),
-        plain_contrastive_critic,
-        EMBEDDINGS,
-    ),
-    "contrastive_actor": Case(
-        of(recipes.contrastive_actor, goal_policy, GOALS, KEY, fixed_critic, 0.2),
-        plain_contrastive_actor,
-        (0.3 * normal(2 * F, 2 * D), None),
-    ),
-    "gcbc": Case(
-        of(recipes.gcbc, unit_gaussian, GOALS), plain_gcbc, (normal(2 * F, D), None)
-    ),
-    "gciql_values": Case(
-        of(recipes.gciql_values, GCIQL, GOALS),
-        plain_gciql_values,
-        GCIQL_PARAMS,
-        "actor",
-    ),
-    "gciql_actor": Case(
-        of(recipes.gciql_actor, GCIQL, GOALS),
-        plain_gciql_actor,
-        GCIQL_PARAMS,
-        "critic value",
-    ),
-    "gcivl_actor": Case(
-        of(recipes.gcivl_actor, unit_gaussian, GOALS, fixed_value),
-        plain_gcivl_actor,
-        (normal(2 * F, D), None),
-    ),
-    "hiql_actor": Case(
-        of(recipes.hiql_actor, HIQL, GOALS, fixed_value),
-        plain_hiql_actor,
-        ({"low": normal(2 * F, D), "high": normal(2 * F, 2)}, None),
-    ),
-    "gcivl_value": Case(
-        of(recipes.gcivl_value, two_values, GOALS), plain_gcivl_value, TWO_VALUES
-    ),
-    "qrl_value": Case(
-        of(recipes.qrl_value, embed, ROLLED, mix=0.3),
-        plain_qrl_value,
-        (normal(F, K * SIZE), jnp.float32(0.7)),
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "contrastive_critic": given(EMBEDDINGS, embeddings, GOALS),
+        "contrastive_actor": given(
+            (0.3 * normal(2 * F, 2 * D), None),
+            goal_policy,
+            GOALS,
+            KEY,
+            fixed_critic,
+            0.2,
+        ),
+        "gcbc": given((normal(2 * F, D), None), unit_gaussian, GOALS),
+        "gciql_values": given(GCIQL_PARAMS, GCIQL, GOALS, stopped="actor"),
+        "gciql_actor": given(GCIQL_PARAMS, GCIQL, GOALS, stopped="critic value"),
+        "gcivl_actor": given(
+            (normal(2 * F, D), None), unit_gaussian, GOALS, fixed_value
+        ),
+        "hiql_actor": given(
+            ({"low": normal(2 * F, D), "high": normal(2 * F, 2)}, None),
+            HIQL,
+            GOALS,
+            fixed_value,
+        ),
+        "gcivl_value": given(TWO_VALUES, two_values, GOALS),
+        "qrl_value": given(
+            (normal(F, K * SIZE), jnp.float32(0.7)), embed, ROLLED, mix=0.3
+        ),
+    },
+)

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
-from recipes import imitation as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -18,13 +17,13 @@ from plain_losses.common import (
     ROLLOUTS,
     A,
     B,
-    Case,
     D,
     F,
     Q,
     T,
+    cases,
+    given,
     normal,
-    of,
     pool,
     seed,
     stop,
@@ -158,18 +157,13 @@ def plain_sqil(p, t):
 
 
 AIRL_PARAMS = {"reward": normal(F, 1), "potential": normal(F, 1)}
-CASES = {
-    "bc": Case(of(recipes.bc, Q, ONE), plain_bc, Q_PARAMS),
-    "dqfd": Case(of(recipes.dqfd, Q, MIXED_STREAM, 3), plain_dqfd, Q_PARAMS),
-    "gail": Case(
-        of(recipes.gail, judge, ACTION, EXPERT, KEY),
-        plain_gail,
-        (0.5 * normal(F + D, 3), None),
-    ),
-    "airl": Case(
-        of(recipes.airl, AIRL, JUDGED, JUDGED_EXPERT),
-        plain_airl,
-        (AIRL_PARAMS, None),
-    ),
-    "sqil": Case(of(recipes.sqil, Q, MIXED), plain_sqil, Q_PARAMS),
-}
+CASES = cases(
+    globals(),
+    {
+        "bc": given(Q_PARAMS, Q, ONE),
+        "dqfd": given(Q_PARAMS, Q, MIXED_STREAM, 3),
+        "gail": given((0.5 * normal(F + D, 3), None), judge, ACTION, EXPERT, KEY),
+        "airl": given((AIRL_PARAMS, None), AIRL, JUDGED, JUDGED_EXPERT),
+        "sqil": given(Q_PARAMS, Q, MIXED),
+    },
+)

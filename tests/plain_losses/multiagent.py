@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import pick
-from recipes import multiagent as recipes
 from recipes import policy_gradient
 from recipes.continuous import ActorCritic
 
@@ -20,16 +19,16 @@ from plain_losses.common import (
     A,
     B,
     Batch,
-    Case,
     D,
     F,
     Q,
     T,
+    cases,
+    given,
     integers,
     log_prob,
     mean_and_stddev,
     normal,
-    of,
     policy_and_value,
     seed,
     stop,
@@ -341,40 +340,19 @@ def plain_masac_temperature(p, t):
     return jnp.mean(-jnp.exp(p) * stop(log_pi + -2.0))
 
 
-CASES = {
-    "maddpg_critic": Case(
-        of(recipes.maddpg_critic, MADDPG, OWN, KEY),
-        plain_maddpg_critic,
-        MADDPG_PARAMS,
-        "actor",
-    ),
-    "maddpg_actor": Case(
-        of(recipes.maddpg_actor, MADDPG, OWN, KEY),
-        plain_maddpg_actor,
-        MADDPG_PARAMS,
-        "critic",
-    ),
-    "masac_critic": Case(
-        of(recipes.masac_critic, MASAC, OWN, KEY, ALPHA),
-        plain_masac_critic,
-        MASAC_PARAMS,
-        "actor",
-    ),
-    "masac_actor": Case(
-        of(recipes.masac_actor, MASAC, OWN, KEY, ALPHA),
-        plain_masac_actor,
-        MASAC_PARAMS,
-        "critic",
-    ),
-    "masac_temperature": Case(
-        of(recipes.masac_temperature, MASAC, OWN, KEY, -2.0),
-        plain_masac_temperature,
-        (jnp.log(ALPHA), MASAC_PARAMS[0]),
-    ),
-    "vdn": Case(of(recipes.vdn, Q, TEAM), plain_vdn, Q_PARAMS),
-    "qmix": Case(of(recipes.qmix, values_and_mix, TEAM), plain_qmix, MIX_PARAMS),
-    "mappo": Case(
-        of(recipes.mappo, logits_and_value, STEPS, ADV, TARGET), plain_mappo, MIX_PARAMS
-    ),
-    "happo": Case(of(recipes.happo, Q, STEPS, ADV, RATIO, 0), plain_happo, Q_PARAMS),
-}
+CASES = cases(
+    globals(),
+    {
+        "maddpg_critic": given(MADDPG_PARAMS, MADDPG, OWN, KEY, stopped="actor"),
+        "maddpg_actor": given(MADDPG_PARAMS, MADDPG, OWN, KEY, stopped="critic"),
+        "masac_critic": given(MASAC_PARAMS, MASAC, OWN, KEY, ALPHA, stopped="actor"),
+        "masac_actor": given(MASAC_PARAMS, MASAC, OWN, KEY, ALPHA, stopped="critic"),
+        "masac_temperature": given(
+            (jnp.log(ALPHA), MASAC_PARAMS[0]), MASAC, OWN, KEY, -2.0
+        ),
+        "vdn": given(Q_PARAMS, Q, TEAM),
+        "qmix": given(MIX_PARAMS, values_and_mix, TEAM),
+        "mappo": given(MIX_PARAMS, logits_and_value, STEPS, ADV, TARGET),
+        "happo": given(Q_PARAMS, Q, STEPS, ADV, RATIO, 0),
+    },
+)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
-from recipes import offline as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -20,15 +19,15 @@ from plain_losses.common import (
     TWO_Q_PARAMS,
     A,
     B,
-    Case,
     D,
     F,
     Q,
     T,
     actor_critic,
+    cases,
+    given,
     mean_and_stddev,
     normal,
-    of,
     policy_and_q,
     pool,
     seed,
@@ -425,121 +424,37 @@ def plain_decision_transformer(p, t):
 # A value far below those of the critics in the first state, so that it has a weight.
 OPTIMISTIC = tuple(x._replace(value=-10 * S[:1].T) for x in NET_PARAMS)
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
-CASES = {
-    "decision_transformer": Case(
-        of(recipes.decision_transformer, transformer, ROLLOUTS),
-        plain_decision_transformer,
-        (normal(F + 1, A), None),
-    ),
-    "iql_value": Case(
-        of(recipes.iql_value, NET, DATA), plain_iql_value, NET_PARAMS, VALUE
-    ),
-    "iql_critic": Case(
-        of(recipes.iql_critic, NET, DATA),
-        plain_iql_critic,
-        NET_PARAMS,
-        CRITIC,
-    ),
-    "iql_actor": Case(
-        of(recipes.iql_actor, NET, DATA), plain_iql_actor, NET_PARAMS, ACTOR
-    ),
-    "xql_value": Case(
-        of(recipes.xql_value, NET, DATA), plain_xql_value, NET_PARAMS, VALUE
-    ),
-    "sql_value": Case(
-        of(recipes.sql_value, NET, DATA), plain_sql_value, NET_PARAMS, VALUE
-    ),
-    "sql_actor": Case(
-        of(recipes.sql_actor, NET, DATA), plain_sql_actor, OPTIMISTIC, ACTOR
-    ),
-    "awr": Case(of(recipes.awr, NET, DATA_STREAM), plain_awr, NET_PARAMS, "critic"),
-    "awac_critic": Case(
-        of(recipes.awac_critic, NET, DATA, KEY),
-        plain_awac_critic,
-        NET_PARAMS,
-        CRITIC,
-    ),
-    "awac_actor": Case(
-        of(recipes.awac_actor, NET, DATA, KEY),
-        plain_awac_actor,
-        NET_PARAMS,
-        ACTOR,
-    ),
-    "crr_actor": Case(
-        of(recipes.crr_actor, NET, DATA, KEY), plain_crr_actor, NET_PARAMS, ACTOR
-    ),
-    "cql_critic": Case(
-        of(recipes.cql_critic, NET, DATA, KEY, num_samples=2),
-        plain_cql_critic,
-        NET_PARAMS,
-        CRITIC,
-    ),
-    "cql_temperature": Case(
-        of(recipes.cql_temperature, NET, DATA, KEY, num_samples=2),
-        plain_cql_temperature,
-        (jnp.float32(0.3), NET_PARAMS[0]),
-    ),
-    "cal_ql_critic": Case(
-        of(recipes.cal_ql_critic, NET, DATA, KEY, num_samples=2),
-        plain_cal_ql_critic,
-        NET_PARAMS,
-        CRITIC,
-    ),
-    "discrete_cql": Case(
-        of(recipes.discrete_cql, Q, ONE), plain_discrete_cql, Q_PARAMS
-    ),
-    "edac_critic": Case(
-        of(recipes.edac_critic, NET, DATA, KEY, 0.2),
-        plain_edac_critic,
-        NET_PARAMS,
-        CRITIC,
-    ),
-    "td3_bc_actor": Case(
-        of(recipes.td3_bc_actor, TD3, DATA),
-        plain_td3_bc_actor,
-        TD3_PARAMS,
-        "critic",
-    ),
-    "rebrac_critic": Case(
-        of(recipes.rebrac_critic, TD3, DATA, KEY),
-        plain_rebrac_critic,
-        TD3_PARAMS,
-        "actor",
-    ),
-    "rebrac_actor": Case(
-        of(recipes.rebrac_actor, TD3, DATA), plain_rebrac_actor, TD3_PARAMS, "critic"
-    ),
-    "vae_loss": Case(
-        of(recipes.vae_loss, BCQ, DATA, KEY),
-        plain_vae_loss,
-        BCQ_PARAMS,
-        "actor critic duals",
-    ),
-    "bcq_critic": Case(
-        of(recipes.bcq_critic, BCQ, DATA, KEY),
-        plain_bcq_critic,
-        BCQ_PARAMS,
-        "actor vae duals",
-    ),
-    "bcq_actor": Case(
-        of(recipes.bcq_actor, BCQ, DATA, KEY),
-        plain_bcq_actor,
-        BCQ_PARAMS,
-        "critic vae duals",
-    ),
-    "bear_critic": Case(
-        of(recipes.bear_critic, BEAR, DATA, KEY),
-        plain_bear_critic,
-        BEAR_PARAMS,
-        "actor vae duals",
-    ),
-    "bear_actor": Case(
-        of(recipes.bear_actor, BEAR, DATA, KEY),
-        plain_bear_actor,
-        BEAR_PARAMS,
-        "critic vae",
-    ),
-    "discrete_bcq": Case(
-        of(recipes.discrete_bcq, policy_and_q, ONE), plain_discrete_bcq, TWO_Q_PARAMS
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "decision_transformer": given((normal(F + 1, A), None), transformer, ROLLOUTS),
+        "iql_value": given(NET_PARAMS, NET, DATA, stopped=VALUE),
+        "iql_critic": given(NET_PARAMS, NET, DATA, stopped=CRITIC),
+        "iql_actor": given(NET_PARAMS, NET, DATA, stopped=ACTOR),
+        "xql_value": given(NET_PARAMS, NET, DATA, stopped=VALUE),
+        "sql_value": given(NET_PARAMS, NET, DATA, stopped=VALUE),
+        "sql_actor": given(OPTIMISTIC, NET, DATA, stopped=ACTOR),
+        "awr": given(NET_PARAMS, NET, DATA_STREAM, stopped="critic"),
+        "awac_critic": given(NET_PARAMS, NET, DATA, KEY, stopped=CRITIC),
+        "awac_actor": given(NET_PARAMS, NET, DATA, KEY, stopped=ACTOR),
+        "crr_actor": given(NET_PARAMS, NET, DATA, KEY, stopped=ACTOR),
+        "cql_critic": given(NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC),
+        "cql_temperature": given(
+            (jnp.float32(0.3), NET_PARAMS[0]), NET, DATA, KEY, num_samples=2
+        ),
+        "cal_ql_critic": given(
+            NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC
+        ),
+        "discrete_cql": given(Q_PARAMS, Q, ONE),
+        "edac_critic": given(NET_PARAMS, NET, DATA, KEY, 0.2, stopped=CRITIC),
+        "td3_bc_actor": given(TD3_PARAMS, TD3, DATA, stopped="critic"),
+        "rebrac_critic": given(TD3_PARAMS, TD3, DATA, KEY, stopped="actor"),
+        "rebrac_actor": given(TD3_PARAMS, TD3, DATA, stopped="critic"),
+        "vae_loss": given(BCQ_PARAMS, BCQ, DATA, KEY, stopped="actor critic duals"),
+        "bcq_critic": given(BCQ_PARAMS, BCQ, DATA, KEY, stopped="actor vae duals"),
+        "bcq_actor": given(BCQ_PARAMS, BCQ, DATA, KEY, stopped="critic vae duals"),
+        "bear_critic": given(BEAR_PARAMS, BEAR, DATA, KEY, stopped="actor vae duals"),
+        "bear_actor": given(BEAR_PARAMS, BEAR, DATA, KEY, stopped="critic vae"),
+        "discrete_bcq": given(TWO_Q_PARAMS, policy_and_q, ONE),
+    },
+)

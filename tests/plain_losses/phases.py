@@ -4,7 +4,6 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 from formulas import huber, pick
-from recipes import phases as recipes
 
 from plain_losses.common import (
     IS_VALID,
@@ -14,13 +13,13 @@ from plain_losses.common import (
     Q_PARAMS,
     ROLLOUTS,
     B,
-    Case,
     D,
     F,
     Q,
     T,
+    cases,
+    given,
     normal,
-    of,
     policy_and_value,
     seed,
     stop,
@@ -102,25 +101,12 @@ def plain_rpo(p, t):
     return ppo(*(x[IS_VALID] for x in (action_mean + z, action_std, v)))
 
 
-CASES = {
-    "ppg_auxiliary": Case(
-        of(recipes.ppg_auxiliary, policy_and_value, ROLLOUTS, TARGET),
-        plain_ppg_auxiliary,
-        PAIR_PARAMS,
-    ),
-    "qdagger": Case(
-        of(recipes.qdagger, Q, ONE, td_loss, 0.7, 0.5),
-        plain_qdagger,
-        Q_PARAMS,
-    ),
-    "gaussian_ppo": Case(
-        of(recipes.gaussian_ppo, gaussian_and_value, ACTIONS, ADV, TARGET),
-        plain_gaussian_ppo,
-        PARAMS,
-    ),
-    "rpo": Case(
-        of(recipes.rpo, gaussian_and_value, ACTIONS, KEY, ADV, TARGET),
-        plain_rpo,
-        PARAMS,
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "ppg_auxiliary": given(PAIR_PARAMS, policy_and_value, ROLLOUTS, TARGET),
+        "qdagger": given(Q_PARAMS, Q, ONE, td_loss, 0.7, 0.5),
+        "gaussian_ppo": given(PARAMS, gaussian_and_value, ACTIONS, ADV, TARGET),
+        "rpo": given(PARAMS, gaussian_and_value, ACTIONS, KEY, ADV, TARGET),
+    },
+)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber
-from recipes import planning as recipes
 
 import rlaxlib
 from plain_losses.common import (
@@ -22,15 +21,15 @@ from plain_losses.common import (
     A,
     B,
     Batch,
-    Case,
     D,
     F,
     M,
     T,
+    cases,
+    given,
     integers,
     mean_and_stddev,
     normal,
-    of,
     seed,
     stop,
 )
@@ -324,43 +323,22 @@ def plain_mrq_actor(p, t):
 REWARDED = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
 
 
-CASES = {
-    "bbf": Case(
-        of(recipes.bbf, DISCRETE, ROLLOUTS, 3, GAMMA, (-2.0, 2.0)),
-        plain_bbf,
-        DISCRETE_PARAMS,
-    ),
-    "mrq_encoder": Case(
-        of(recipes.mrq_encoder, MRQ, REWARDED, SYMEXP),
-        plain_mrq_encoder,
-        MRQ_PARAMS,
-        "actor critic",
-    ),
-    "mrq_critic": Case(
-        of(recipes.mrq_critic, MRQ, ACTION, KEY, 0.5, 0.7),
-        plain_mrq_critic,
-        MRQ_PARAMS,
-        "encoder actor",
-    ),
-    "mrq_actor": Case(
-        of(recipes.mrq_actor, MRQ, ACTION, 0.1),
-        plain_mrq_actor,
-        MRQ_PARAMS,
-        "encoder critic",
-    ),
-    "tdmpc2_model": Case(
-        of(recipes.tdmpc2_model, MODEL, SEQUENCES), plain_tdmpc2_model, PARAMS
-    ),
-    "tdmpc2_actor": Case(
-        of(recipes.tdmpc2_actor, MODEL, SEQUENCES, KEY, 2.0),
-        plain_tdmpc2_actor,
-        PARAMS,
-        "encode next reward value",
-    ),
-    "spr": Case(of(recipes.spr, MODEL, SEQUENCES), plain_spr, PARAMS),
-    "sampled_muzero_policy": Case(
-        of(recipes.sampled_muzero_policy, mean_and_stddev, SEQUENCES),
-        plain_sampled_muzero_policy,
-        (normal(F, 2 * D), None),
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "bbf": given(DISCRETE_PARAMS, DISCRETE, ROLLOUTS, 3, GAMMA, (-2.0, 2.0)),
+        "mrq_encoder": given(MRQ_PARAMS, MRQ, REWARDED, SYMEXP, stopped="actor critic"),
+        "mrq_critic": given(
+            MRQ_PARAMS, MRQ, ACTION, KEY, 0.5, 0.7, stopped="encoder actor"
+        ),
+        "mrq_actor": given(MRQ_PARAMS, MRQ, ACTION, 0.1, stopped="encoder critic"),
+        "tdmpc2_model": given(PARAMS, MODEL, SEQUENCES),
+        "tdmpc2_actor": given(
+            PARAMS, MODEL, SEQUENCES, KEY, 2.0, stopped="encode next reward value"
+        ),
+        "spr": given(PARAMS, MODEL, SEQUENCES),
+        "sampled_muzero_policy": given(
+            (normal(F, 2 * D), None), mean_and_stddev, SEQUENCES
+        ),
+    },
+)

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from formulas import pick
 from jax import nn
 from jax.nn import log_softmax
-from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
     GAMMA,
@@ -23,16 +22,16 @@ from plain_losses.common import (
     A,
     ActorCritic,
     B,
-    Case,
     F,
     Q,
     T,
+    cases,
     chained,
+    given,
     integers,
     linear,
     mean_entropy,
     normal,
-    of,
     one_step,
     policy_and_q,
     policy_and_value,
@@ -197,7 +196,7 @@ def plain_spo(p, t):
     return policy_loss + clipped_values(v, returns) * 0.5 - entropy(logits) * 0.01
 
 
-def plain_discovered(p, t):
+def plain_discovered_policy_optimization(p, t):
     """luchris429/purejaxrl@31756b1, purejaxrl/dpo_continuous_action.py."""
     (gae, targets), (_, value, log_prob, old) = pool(advantages), on_policy(p)
     loss_actor = jnp.mean(f.discovered(log_prob, old, f.standardized(gae)))
@@ -469,88 +468,37 @@ def plain_recurrent_ppo(p, t):
     return ppo_of(*policy_and_value(p, jnp.stack(states, axis=1)))
 
 
-CASES = {
-    "masked_ppo": Case(
-        of(recipes.masked_ppo, policy_and_value, LEGAL), plain_masked_ppo, PAIR_PARAMS
-    ),
-    "recurrent_ppo": Case(
-        of(recipes.recurrent_ppo, unrolled, REMEMBERED),
-        plain_recurrent_ppo,
-        PAIR_PARAMS,
-    ),
-    "reinforce": Case(of(recipes.reinforce, Q, ROLLOUTS), plain_reinforce, Q_PARAMS),
-    "a2c": Case(of(recipes.a2c, policy_and_value, ROLLOUTS), plain_a2c, PAIR_PARAMS),
-    "impala": Case(
-        of(recipes.impala, policy_and_value, ROLLOUTS),
-        plain_impala,
-        PAIR_PARAMS,
-    ),
-    "acer": Case(
-        of(recipes.acer, policy_and_q, ROLLOUTS, 1.5, max_change=5.0),
-        plain_acer,
-        TWO_Q_PARAMS,
-    ),
-    "coma": Case(of(recipes.coma, policy_and_q, ROLLOUTS), plain_coma, TWO_Q_PARAMS),
-    "ppo": Case(of(recipes.ppo, policy_and_value, ROLLOUTS), plain_ppo, PAIR_PARAMS),
-    "spo": Case(of(recipes.spo, policy_and_value, ROLLOUTS), plain_spo, PAIR_PARAMS),
-    "discovered_policy_optimization": Case(
-        of(recipes.discovered_policy_optimization, policy_and_value, ROLLOUTS),
-        plain_discovered,
-        PAIR_PARAMS,
-    ),
-    "ppo_lagrangian": Case(
-        of(recipes.ppo_lagrangian, policy_and_two_values, COSTS, 2.0),
-        plain_ppo_lagrangian,
-        TWO_Q_PARAMS,
-    ),
-    "ppo_penalty": Case(
-        of(recipes.ppo_penalty, policy_and_value, NEAR, 2.0),
-        plain_ppo_penalty,
-        PAIR_PARAMS,
-    ),
-    "decoupled_ppo": Case(
-        of(recipes.decoupled_ppo, policy_and_value, ROLLOUTS, max_ratio=2.0),
-        plain_decoupled_ppo,
-        PAIR_PARAMS,
-    ),
-    "categorical_mpo": Case(
-        of(recipes.categorical_mpo, MPO_A, ROLLOUTS),
-        plain_categorical_mpo,
-        MPO_A_PARAMS,
-        "critic",
-    ),
-    "vmpo": Case(
-        of(recipes.vmpo, policy_and_value, ROLLOUTS, value_cost=2.0),
-        plain_vmpo,
-        VMPO_PARAMS,
-    ),
-    "muesli": Case(
-        of(recipes.muesli, policy_and_q, ROLLOUTS, 2.0), plain_muesli, TWO_Q_PARAMS
-    ),
-    "smc_actor": Case(
-        of(recipes.smc_actor, SMC, SEARCHED), plain_smc_actor, MPO_A_PARAMS, "critic"
-    ),
-    "smc_critic": Case(
-        of(recipes.smc_critic, SMC, ROLLOUTS),
-        plain_smc_critic,
-        MPO_A_PARAMS,
-        "actor duals",
-    ),
-    "discrete_sac_critic": Case(
-        of(recipes.discrete_sac_critic, DISCRETE, ONE, 0.2),
-        plain_discrete_sac_critic,
-        DISCRETE_PARAMS,
-        "actor",
-    ),
-    "discrete_sac_actor": Case(
-        of(recipes.discrete_sac_actor, DISCRETE, ONE, 0.2),
-        plain_discrete_sac_actor,
-        DISCRETE_PARAMS,
-        "critic",
-    ),
-    "discrete_sac_temperature": Case(
-        of(recipes.discrete_sac_temperature, DISCRETE, ONE, 0.5),
-        plain_discrete_sac_temperature,
-        (jnp.float32(0.3), DISCRETE_PARAMS[0]),
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "masked_ppo": given(PAIR_PARAMS, policy_and_value, LEGAL),
+        "recurrent_ppo": given(PAIR_PARAMS, unrolled, REMEMBERED),
+        "reinforce": given(Q_PARAMS, Q, ROLLOUTS),
+        "a2c": given(PAIR_PARAMS, policy_and_value, ROLLOUTS),
+        "impala": given(PAIR_PARAMS, policy_and_value, ROLLOUTS),
+        "acer": given(TWO_Q_PARAMS, policy_and_q, ROLLOUTS, 1.5, max_change=5.0),
+        "coma": given(TWO_Q_PARAMS, policy_and_q, ROLLOUTS),
+        "ppo": given(PAIR_PARAMS, policy_and_value, ROLLOUTS),
+        "spo": given(PAIR_PARAMS, policy_and_value, ROLLOUTS),
+        "discovered_policy_optimization": given(
+            PAIR_PARAMS, policy_and_value, ROLLOUTS
+        ),
+        "ppo_lagrangian": given(TWO_Q_PARAMS, policy_and_two_values, COSTS, 2.0),
+        "ppo_penalty": given(PAIR_PARAMS, policy_and_value, NEAR, 2.0),
+        "decoupled_ppo": given(PAIR_PARAMS, policy_and_value, ROLLOUTS, max_ratio=2.0),
+        "categorical_mpo": given(MPO_A_PARAMS, MPO_A, ROLLOUTS, stopped="critic"),
+        "vmpo": given(VMPO_PARAMS, policy_and_value, ROLLOUTS, value_cost=2.0),
+        "muesli": given(TWO_Q_PARAMS, policy_and_q, ROLLOUTS, 2.0),
+        "smc_actor": given(MPO_A_PARAMS, SMC, SEARCHED, stopped="critic"),
+        "smc_critic": given(MPO_A_PARAMS, SMC, ROLLOUTS, stopped="actor duals"),
+        "discrete_sac_critic": given(
+            DISCRETE_PARAMS, DISCRETE, ONE, 0.2, stopped="actor"
+        ),
+        "discrete_sac_actor": given(
+            DISCRETE_PARAMS, DISCRETE, ONE, 0.2, stopped="critic"
+        ),
+        "discrete_sac_temperature": given(
+            (jnp.float32(0.3), DISCRETE_PARAMS[0]), DISCRETE, ONE, 0.5
+        ),
+    },
+)

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 from formulas import two_hot
-from recipes import search as recipes
 
 from plain_losses.common import (
     PAIR_PARAMS,
@@ -11,13 +10,13 @@ from plain_losses.common import (
     A,
     B,
     Batch,
-    Case,
     F,
     M,
     T,
+    cases,
     cross_entropy,
+    given,
     normal,
-    of,
     policy_and_value,
     rescale,
     seed,
@@ -110,12 +109,11 @@ def plain_gumbel_muzero(p, t):
 
 HEADS = normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)
 
-CASES = {
-    "alphazero": Case(
-        of(recipes.alphazero, policy_and_value, POSITIONS), plain_alphazero, PAIR_PARAMS
-    ),
-    "muzero": Case(of(recipes.muzero, model, VISITED), plain_muzero, (HEADS, None)),
-    "gumbel_muzero": Case(
-        of(recipes.gumbel_muzero, model, SEARCH), plain_gumbel_muzero, (HEADS, None)
-    ),
-}
+CASES = cases(
+    globals(),
+    {
+        "alphazero": given(PAIR_PARAMS, policy_and_value, POSITIONS),
+        "muzero": given((HEADS, None), model, VISITED),
+        "gumbel_muzero": given((HEADS, None), model, SEARCH),
+    },
+)

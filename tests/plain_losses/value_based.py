@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
-from recipes import value_based as recipes
 
 from plain_losses.common import (
     ATOMS,
@@ -29,15 +28,15 @@ from plain_losses.common import (
     STREAM,
     A,
     B,
-    Case,
     M,
     Q,
     T,
+    cases,
     fractions,
+    given,
     implicit,
     integers,
     linear,
-    of,
     one_step,
     policy_and_value,
     pool,
@@ -190,7 +189,7 @@ def plain_fqf_fractions(p, t):
     return jnp.sum(quantile_tau * grad_ys)
 
 
-def plain_munchausen(p, t):
+def plain_munchausen_dqn(p, t):
     """google-research/google-research@0c1bbe5, munchausen_rl/agents/m_dqn.py."""
     tau, q, q_t = 0.03, Q(t, ONE.s_tm1), Q(t, ONE.s_t)
 
@@ -437,61 +436,33 @@ def plain_branching_dqn(p, t):
     return sum(stream_losses) / PARTS
 
 
-CASES = {
-    "branching_dqn": Case(
-        of(recipes.branching_dqn, branches, BRANCHED),
-        plain_branching_dqn,
-        BRANCHES_PARAMS,
-    ),
-    "munchausen_iqn": Case(
-        of(recipes.munchausen_iqn, implicit, ONE, KEY, 0.1, 0.9, 5),
-        plain_munchausen_iqn,
-        Q_PARAMS,
-    ),
-    "dqn_reg": Case(of(recipes.dqn_reg, Q, ONE), plain_dqn_reg, Q_PARAMS),
-    "mmd_dqn": Case(
-        of(recipes.mmd_dqn, QUANTILES, ONE), plain_mmd_dqn, QUANTILES_PARAMS
-    ),
-    "advantage_learning": Case(
-        of(recipes.advantage_learning, Q, ONE), plain_advantage_learning, Q_PARAMS
-    ),
-    "persistent_advantage_learning": Case(
-        of(recipes.persistent_advantage_learning, Q, ONE),
-        plain_persistent_advantage_learning,
-        Q_PARAMS,
-    ),
-    "deep_mellow": Case(
-        of(recipes.deep_mellow, Q, ONE, 5.0), plain_deep_mellow, Q_PARAMS
-    ),
-    "pcl": Case(of(recipes.pcl, Q, ROLLOUTS), plain_pcl, Q_PARAMS),
-    "n_step_dqn": Case(of(recipes.n_step_dqn, Q, ROLLOUTS), plain_n_step_dqn, Q_PARAMS),
-    "dqn": Case(of(recipes.dqn, Q, ONE), plain_dqn, Q_PARAMS),
-    "double_dqn": Case(of(recipes.double_dqn, Q, ONE), plain_double_dqn, Q_PARAMS),
-    "dueling_dqn": Case(
-        of(recipes.dueling_dqn, lambda w, s: policy_and_value(w, s)[::-1], ONE),
-        plain_dueling_dqn,
-        PAIR_PARAMS,
-    ),
-    "c51": Case(of(recipes.c51, ATOMS, ONE), plain_c51, ATOMS_PARAMS),
-    "qr_dqn": Case(of(recipes.qr_dqn, QUANTILES, ONE), plain_qr_dqn, QUANTILES_PARAMS),
-    "iqn": Case(of(recipes.iqn, implicit, ONE, KEY, 6, 4), plain_iqn, Q_PARAMS),
-    "fqf": Case(of(recipes.fqf, FQF, ONE), plain_fqf, FQF_PARAMS, "fractions"),
-    "fqf_fractions": Case(
-        of(recipes.fqf_fractions, FQF, ONE),
-        plain_fqf_fractions,
-        FQF_PARAMS,
-        "quantiles",
-    ),
-    "rainbow": Case(of(recipes.rainbow, ATOMS, WINDOWS), plain_rainbow, ATOMS_PARAMS),
-    "munchausen_dqn": Case(
-        of(recipes.munchausen_dqn, Q, ONE), plain_munchausen, Q_PARAMS
-    ),
-    # Two of five steps are the burn-in.
-    "r2d2": Case(
-        of(recipes.r2d2, recurrent, SEQUENCE, 2, 2),
-        plain_r2d2,
-        Q_PARAMS,
-    ),
-    "ape_x": Case(of(recipes.ape_x, Q, WINDOWS), plain_ape_x, Q_PARAMS),
-    "pqn": Case(of(recipes.pqn, Q, ROLLOUTS, PQN_TARGETS), plain_pqn, Q_PARAMS),
-}
+CASES = cases(
+    globals(),
+    {
+        "branching_dqn": given(BRANCHES_PARAMS, branches, BRANCHED),
+        "munchausen_iqn": given(Q_PARAMS, implicit, ONE, KEY, 0.1, 0.9, 5),
+        "dqn_reg": given(Q_PARAMS, Q, ONE),
+        "mmd_dqn": given(QUANTILES_PARAMS, QUANTILES, ONE),
+        "advantage_learning": given(Q_PARAMS, Q, ONE),
+        "persistent_advantage_learning": given(Q_PARAMS, Q, ONE),
+        "deep_mellow": given(Q_PARAMS, Q, ONE, 5.0),
+        "pcl": given(Q_PARAMS, Q, ROLLOUTS),
+        "n_step_dqn": given(Q_PARAMS, Q, ROLLOUTS),
+        "dqn": given(Q_PARAMS, Q, ONE),
+        "double_dqn": given(Q_PARAMS, Q, ONE),
+        "dueling_dqn": given(
+            PAIR_PARAMS, lambda w, s: policy_and_value(w, s)[::-1], ONE
+        ),
+        "c51": given(ATOMS_PARAMS, ATOMS, ONE),
+        "qr_dqn": given(QUANTILES_PARAMS, QUANTILES, ONE),
+        "iqn": given(Q_PARAMS, implicit, ONE, KEY, 6, 4),
+        "fqf": given(FQF_PARAMS, FQF, ONE, stopped="fractions"),
+        "fqf_fractions": given(FQF_PARAMS, FQF, ONE, stopped="quantiles"),
+        "rainbow": given(ATOMS_PARAMS, ATOMS, WINDOWS),
+        "munchausen_dqn": given(Q_PARAMS, Q, ONE),
+        # Two of five steps are the burn-in.
+        "r2d2": given(Q_PARAMS, recurrent, SEQUENCE, 2, 2),
+        "ape_x": given(Q_PARAMS, Q, WINDOWS),
+        "pqn": given(Q_PARAMS, Q, ROLLOUTS, PQN_TARGETS),
+    },
+)

@@ -76,12 +76,12 @@ def given(params, *arguments, stopped="", **settings):
     return params, arguments, stopped, settings
 
 
-def cases(module, table):
-    """Return the cases of a module's recipes, each with `plain_NAME` of the module."""
+def cases(recipes, plain, table):
+    """Return the cases of recipes, each with the `plain_NAME` of a module."""
     found = {}
     for name, (params, arguments, stopped, settings) in table.items():
-        loss = of(getattr(module["recipes"], name), *arguments, **settings)
-        found[name] = Case(loss, module[f"plain_{name}"], params, stopped)
+        loss = of(getattr(recipes, name), *arguments, **settings)
+        found[name] = Case(loss, plain[f"plain_{name}"], params, stopped)
     return found
 
 

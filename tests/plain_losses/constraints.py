@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from formulas import pick
+from recipes import constraints as recipes
 
 from plain_losses.common import (
     IS_VALID,
@@ -78,6 +79,7 @@ def plain_p3o(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "focops": given(Q_PARAMS, Q, NEAR, ADV, COST_ADV, 0.5),

@@ -4,6 +4,7 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 from formulas import pick
+from recipes import continuous as recipes
 
 import rlaxlib
 from plain_losses.common import (
@@ -470,6 +471,7 @@ TWO_DUALS = tuple(x._replace(duals=jnp.array([-1.0, 0.5])) for x in MPO_PARAMS)
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "crossq_critic": given(SAC_PARAMS, CROSSQ, ACTION, KEY, 0.2, stopped="actor"),

@@ -6,6 +6,7 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 import numpy as np
+from recipes import dreamer as recipes
 
 from plain_losses.common import (
     IMAGINED,
@@ -183,6 +184,7 @@ def plain_dreamer_replay_critic(p, t):
 
 CRITIC_PARAMS = 0.1 * normal(F, M), 0.1 * normal(F, M)
 CASES = cases(
+    recipes,
     globals(),
     {
         "dreamer_model": given((MODEL_PARAMS, None), MODEL, SHORT, KEY),

@@ -204,6 +204,7 @@ def plain_tdc(p, t, second=False):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "rnd": given(params("features"), features, ONE),

@@ -453,6 +453,7 @@ W_CRITICS = normal(F + D, 2)
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "flow_bc": given(PARAMS, field, ACTION, KEY),

@@ -116,6 +116,7 @@ def plain_sub_trajectory_balance(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "sub_trajectory_balance": given((W, None), NET, OBJECTS),

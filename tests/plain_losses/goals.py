@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import formulas as f
 import jax
 import jax.numpy as jnp
+from recipes import goals as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -236,6 +237,7 @@ def plain_qrl_value(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "contrastive_critic": given(EMBEDDINGS, embeddings, GOALS),

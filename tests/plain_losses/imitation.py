@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
+from recipes import imitation as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -158,6 +159,7 @@ def plain_sqil(p, t):
 
 AIRL_PARAMS = {"reward": normal(F, 1), "potential": normal(F, 1)}
 CASES = cases(
+    recipes,
     globals(),
     {
         "bc": given(Q_PARAMS, Q, ONE),

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import pick
+from recipes import multiagent as recipes
 from recipes import policy_gradient
 from recipes.continuous import ActorCritic
 
@@ -341,6 +342,7 @@ def plain_masac_temperature(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "maddpg_critic": given(MADDPG_PARAMS, MADDPG, OWN, KEY, stopped="actor"),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
+from recipes import offline as recipes
 
 from plain_losses.common import (
     ACTION,
@@ -425,6 +426,7 @@ def plain_decision_transformer(p, t):
 OPTIMISTIC = tuple(x._replace(value=-10 * S[:1].T) for x in NET_PARAMS)
 VALUE, ACTOR, CRITIC = "actor critic", "critic value", "actor value"
 CASES = cases(
+    recipes,
     globals(),
     {
         "decision_transformer": given((normal(F + 1, A), None), transformer, ROLLOUTS),

@@ -4,6 +4,7 @@ import formulas as f
 import jax
 import jax.numpy as jnp
 from formulas import huber, pick
+from recipes import phases as recipes
 
 from plain_losses.common import (
     IS_VALID,
@@ -102,6 +103,7 @@ def plain_rpo(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "ppg_auxiliary": given(PAIR_PARAMS, policy_and_value, ROLLOUTS, TARGET),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber
+from recipes import planning as recipes
 
 import rlaxlib
 from plain_losses.common import (
@@ -324,6 +325,7 @@ REWARDED = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "bbf": given(DISCRETE_PARAMS, DISCRETE, ROLLOUTS, 3, GAMMA, (-2.0, 2.0)),

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from formulas import pick
 from jax import nn
 from jax.nn import log_softmax
+from recipes import policy_gradient as recipes
 
 from plain_losses.common import (
     GAMMA,
@@ -469,6 +470,7 @@ def plain_recurrent_ppo(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "masked_ppo": given(PAIR_PARAMS, policy_and_value, LEGAL),

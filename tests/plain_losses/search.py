@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from formulas import two_hot
+from recipes import search as recipes
 
 from plain_losses.common import (
     PAIR_PARAMS,
@@ -110,6 +111,7 @@ def plain_gumbel_muzero(p, t):
 HEADS = normal(F, (T + 1) * A), normal(F, (T + 1) * M), normal(F, T * M)
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "alphazero": given(PAIR_PARAMS, policy_and_value, POSITIONS),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from formulas import huber, pick
+from recipes import value_based as recipes
 
 from plain_losses.common import (
     ATOMS,
@@ -437,6 +438,7 @@ def plain_branching_dqn(p, t):
 
 
 CASES = cases(
+    recipes,
     globals(),
     {
         "branching_dqn": given(BRANCHES_PARAMS, branches, BRANCHED),

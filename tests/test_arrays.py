@@ -143,18 +143,6 @@ def test_mask_may_consist_of_zeros_and_ones(dtype):
             r"`source` has shape \(2,\), must have the first axes of `target`",
         ),
         (
-            lambda: rlaxlib.replace_masked(X, X[0], np.ones(2, bool)),
-            r"`replacement` is float32\[3\], must be array\[\.\.\.\]",
-        ),
-        (
-            lambda: rlaxlib.replace_masked(X, None, np.array([0.5, 1.0])),
-            r"`mask` is 0\.5, must be 0 or 1",
-        ),
-        (
-            lambda: rlaxlib.batched_index(X, np.array([0, 3])),
-            r"`indices` is 3, must be in \[0, 3\)",
-        ),
-        (
             lambda: rlaxlib.masked_mean(X, mask=np.ones(3, bool)),
             r"^masked_mean: `mask` has shape \(3,\), must have the first axes of `x`",
         ),

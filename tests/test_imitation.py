@@ -118,11 +118,6 @@ def test_mean_fairl_reward_is_the_negative_forward_divergence():
     close(np.sum(policy * np.asarray(reward(logit, "airl"))), -reverse)
 
 
-def test_kind_of_reward_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'gan'"):
-        rlaxlib.adversarial_reward(0.0, "gan")
-
-
 @pytest.mark.parametrize("kind", ["gail", "airl", "fairl"])
 def test_gradient_of_the_reward_is_stopped(kind):
     gradient = jax.jit(jax.grad(rlaxlib.adversarial_reward), static_argnums=1)

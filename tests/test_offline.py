@@ -93,12 +93,6 @@ def test_crr_weights_by_hand():
     assert weights(5.0, q_samples, "binary", "max") == 0
 
 
-@pytest.mark.parametrize("name", ["kind", "baseline"])
-def test_options_of_crr_weights_must_be_known(name):
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^crr_weights: `{name}` is 'min'"):
-        rlaxlib.crr_weights(1.0, Q, **{name: "min"})
-
-
 # --- In-sample values. ---
 
 
@@ -423,11 +417,6 @@ def test_discrepancy_needs_samples_of_one_dimensionality():
         rlaxlib.ArgumentError, match=r"`y` is float32\[1, 1\], must be float\[M, D\]"
     ):
         rlaxlib.maximum_mean_discrepancy(np.float32([[0, 0]]), np.float32([[0]]))
-
-
-def test_kernel_of_the_discrepancy_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'cosine', must be"):
-        rlaxlib.maximum_mean_discrepancy(Q[:, None], Q[:, None], "cosine")
 
 
 # --- Narrow indices. ---

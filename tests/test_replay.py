@@ -371,34 +371,3 @@ def test_buffer_spread_over_devices_equals_one_buffer():
     ):
         whole = function(x.ravel(), exponent=0.5, sample_mask=mask.ravel())
         close(over(function).ravel(), whole)
-
-
-# --- Invalid arguments. ---
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: rlaxlib.prioritized_probabilities(np.array([1.0, -2.0])),
-            r"^prioritized_probabilities: `priorities` is -2\.0, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.importance_sampling_weights(np.ones(2, np.float32), -1.5),
-            r"`exponent` is -1\.5, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.stratified_sample(jax.random.key(0), np.array([-1.0]), 1),
-            r"`probs` is -1\.0, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.hindsight_indices(
-                jax.random.key(0), np.ones(2, np.float32), "next"
-            ),
-            r"^hindsight_indices: `kind` is 'next', must be \"future\" or ",
-        ),
-    ],
-)
-def test_error_names_the_argument_and_what_it_must_be(call, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=message):
-        call()

@@ -330,44 +330,6 @@ def test_gradients_by_the_temperature_match_finite_differences():
 # --- Behaviour and errors. ---
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: rlaxlib.softmax(0.0),
-            r"^softmax: `temperature` is 0.0, must be in \(0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.clipped_entropy_softmax(0.0),
-            r"^clipped_entropy_softmax: `temperature` is 0.0, must be in \(0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.clipped_entropy_softmax(1.0, -1.0),
-            r"`entropy_clip` is -1.0, must be in \[0, inf\)",
-        ),
-        (
-            lambda: SOFTMAX.logprob(np.array([0, 4]), LOGITS),
-            r"^Softmax.log_prob: `sample` is 4, must be in \[0, 4\)",
-        ),
-        (
-            lambda: POLICIES["clipped"].probs(np.array([1, 2], np.int32)),
-            r"^ClippedEntropySoftmax.probs: `logits` is int32\[2\]",
-        ),
-        (
-            lambda: SOFTMAX.sample(jax.random.split(KEY), LOGITS),
-            r"^Softmax\.sample: `key` is key<fry>\[2\], must be key\[\]",
-        ),
-        (
-            lambda: rlaxlib.categorical_kl_divergence(LOGITS, LOGITS[0]),
-            r"`q_logits` is float32\[4\], must be float\[\.\.\., A\]",
-        ),
-    ],
-)
-def test_rejects_bad_arguments_in_traced_programs_too(call, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=message):
-        jax.eval_shape(call)
-
-
 @pytest.mark.parametrize("temperature", [1e-10, 1e9])
 @pytest.mark.parametrize("illegal", [-np.inf, float(np.finfo(np.float32).min)])
 def test_an_illegal_action_has_probability_0_at_every_temperature(temperature, illegal):

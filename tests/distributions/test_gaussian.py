@@ -111,10 +111,6 @@ def test_gradient_of_the_entropy_is_one_over_sigma():
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.gaussian_diagonal(-1.0),
-            r"^gaussian_diagonal: `sigma` is -1\.0, must be in \(0, inf\)",
-        ),
-        (
             lambda: GAUSSIAN.entropy(MU),
             r"^GaussianDiagonal\.entropy: `sigma` is None, must be float\[\] or "
             r"\[D\] or \[\.\.\., D\]",

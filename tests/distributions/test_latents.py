@@ -223,34 +223,3 @@ def test_unimix_of_logits_that_are_all_minus_infinity_is_uniform():
     by_logits = jax.jit(jax.jacobian(rlaxlib.unimix_logits))(logits)
     np.testing.assert_array_equal(by_logits, 0.0)
     np.testing.assert_array_equal(unimix(logits, 0.0), -inf)
-
-
-# --- Errors. ---
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: rlaxlib.unimix_logits(PRIOR, 1.5),
-            r"^unimix_logits: `mix` is 1.5, must be in \[0, 1\]",
-        ),
-        (
-            lambda: rlaxlib.unimix_logits(PRIOR, action_mask=MASK[:3]),
-            r"^unimix_logits: `action_mask` is bool\[3\], must be bool\[A\] or "
-            r"\[\.\.\., A\]",
-        ),
-        (
-            lambda: rlaxlib.balanced_kl(POSTERIOR, PRIOR, -1.0),
-            r"^balanced_kl: `free_nats` is -1.0, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.balanced_kl(POSTERIOR[0], PRIOR[0]),
-            r"^balanced_kl: `posterior_logits` is float32\[4\], must be float\[G, "
-            r"A\]",
-        ),
-    ],
-)
-def test_rejects_bad_arguments_in_traced_programs_too(call, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=message):
-        jax.eval_shape(call)

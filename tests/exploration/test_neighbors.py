@@ -174,9 +174,6 @@ def test_a_call_stores_no_array_of_all_offsets():
     ("name", "arguments"),
     [
         ("query_points", (np.ones((3, 2)), np.ones((3, 4)), 1)),
-        ("data", (np.ones((0, 2)), np.ones((3, 2)), 1)),
-        ("num_neighbors", (np.ones((3, 2)), np.ones((3, 2)), 0)),
-        ("num_neighbors", (np.ones((3, 2)), np.ones((3, 2)), 1.0)),
     ],
 )
 def test_rejects_bad_input(name, arguments):

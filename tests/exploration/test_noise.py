@@ -163,11 +163,6 @@ def test_standard_deviation_and_damping_may_be_differentiated():
     ("name", "call"),
     [
         ("stddev", lambda: rlaxlib.add_gaussian_noise(KEY, 1.0, ONES)),
-        ("stddev", lambda: rlaxlib.add_gaussian_noise(KEY, ONES, ONES[:1])),
-        (
-            "noise_tm1",
-            lambda: rlaxlib.add_ornstein_uhlenbeck_noise(KEY, ONES, ONES[:1], 0.5, 1.0),
-        ),
         (
             "noise_tm1",
             lambda: rlaxlib.add_ornstein_uhlenbeck_noise(KEY, ONES, 0.0, 0.5, 1.0),
@@ -176,7 +171,6 @@ def test_standard_deviation_and_damping_may_be_differentiated():
             "noise_tm1",
             lambda: rlaxlib.add_ornstein_uhlenbeck_noise(KEY, 0.0, ONES, 0.5, 1.0),
         ),
-        ("prior", lambda: rlaxlib.add_dirichlet_noise(KEY, 0.5, 0.3, 0.25)),
     ],
 )
 def test_rejects_bad_input(name, call):

@@ -127,11 +127,6 @@ def test_a_segment_out_of_range_gives_nan(mode):
     np.testing.assert_array_equal(np.isnan(found), np.asarray(ids) % 7 > 1)
 
 
-def test_mode_must_be_known():
-    with pytest.raises(rlaxlib.ArgumentError, match="`kind` is 'drop', must be "):
-        rlaxlib.importance_weights(LOG_RATIO, "token", "drop", sample_mask=None)
-
-
 # --- Sequences that are far from the policy. ---
 
 

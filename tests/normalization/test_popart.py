@@ -408,34 +408,6 @@ def test_dtype_of_the_state_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"step_size": 1.5}, r"`step_size` is 1\.5, must be in \[0, 1\]"),
-        ({"scale_lb": 0.0}, r"`scale_lb` is 0\.0, must be in \(0, inf\)"),
-        ({"scale_ub": jnp.nan}, r"`scale_ub` is nan, must be in \[0\.0001, inf\]"),
-        (
-            {"scale_lb": 2.0, "scale_ub": 1.0},
-            r"`scale_ub` is 1\.0, must be in \[2, inf\]",
-        ),
-    ],
-)
-def test_rejects_settings_out_of_range(change, message):
-    settings = {"step_size": 0.1, **BOUNDS, **change}
-    with pytest.raises(rlaxlib.ArgumentError, match=rf"^popart: {message}"):
-        rlaxlib.popart(2, **settings)
-    with pytest.raises(rlaxlib.ArgumentError, match=rf"^art: {message}"):
-        rlaxlib.art(start(2), *draw(2, 4), **settings)
-
-
-@pytest.mark.parametrize("outputs", [0, 2.0])
-def test_number_of_outputs_must_be_a_positive_integer(outputs):
-    with pytest.raises(
-        rlaxlib.ArgumentError, match=r"^popart: `num_outputs` is .*must"
-    ):
-        rlaxlib.popart(outputs, 0.1, **BOUNDS)
-
-
-@pytest.mark.parametrize(
     ("params", "message"),
     [
         ({}, r"holds 0 weights .*; its leaves are: none"),

@@ -164,10 +164,6 @@ def test_policy_target_is_an_immutable_pytree():
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.constant_policy_targets(our_own(), KEY, 0),
-            r"^constant_policy_targets: `num_samples` is 0, must be in \[1, inf\)",
-        ),
-        (
             lambda: rlaxlib.sampled_policy_distillation_loss(
                 our_own(),
                 rlaxlib.PolicyTarget(np.zeros((3, 2), int), np.ones((4, 2))),

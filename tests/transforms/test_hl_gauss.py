@@ -132,29 +132,3 @@ def test_derivatives_are_finite_for_narrow_and_wide_gaussians():
     )
     for each in jax.tree.leaves(derivatives(x.ravel(), ratio.ravel())):
         assert np.isfinite(each).all()
-
-
-# --- Bad input. ---
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ((1.0, 1.0, 5), r"`max_value` is 1\.0, must be in \(1, inf\)"),
-        ((-1.0, 1.0, 1), r"`num_bins` is 1, must be in \[2, inf\)"),
-        ((-1.0, 1.0, 5, -0.5), r"`stddev_ratio` is -0.5, must be in \(0, inf\)"),
-        (
-            (-1.0, 1.0, 5, jnp.ones(5)),
-            r"`stddev_ratio` is float32\[5\], must be float\[\]",
-        ),
-    ],
-)
-def test_rejects_wrong_settings(settings, message):
-    with pytest.raises(rlaxlib.ArgumentError, match=f"^hl_gauss_pair: {message}"):
-        rlaxlib.hl_gauss_pair(*settings)
-
-
-def test_rejects_the_wrong_number_of_probabilities():
-    message = r"`probs` is float32\[3, 1\], must be float\[\.\.\., 7\]"
-    with pytest.raises(rlaxlib.ArgumentError, match=message):
-        rlaxlib.hl_gauss_pair(-1.0, 1.0, 7).apply_inv(jnp.ones((3, 1)))

@@ -163,22 +163,6 @@ def test_bounds_may_be_traced_and_differentiated():
     ("call", "message"),
     [
         (
-            lambda: rlaxlib.transform_to_2hot(0.0, 1.0, 1.0, 5),
-            r"^transform_to_2hot: `max_value` is 1\.0, must be in \(1, inf\)",
-        ),
-        (
-            lambda: rlaxlib.transform_to_2hot(0.0, -np.inf, 1.0, 5),
-            r"^transform_to_2hot: `min_value` is -inf, must be in \(-inf, inf\)",
-        ),
-        (
-            lambda: rlaxlib.transform_to_2hot(0.0, -1.0, 1.0, 1),
-            r"^transform_to_2hot: `num_bins` is 1, must be in \[2, inf\)",
-        ),
-        (
-            lambda: jax.jit(rlaxlib.transform_to_2hot)(0.0, -1.0, 1.0, 5),
-            "^transform_to_2hot: `num_bins` is traced, must be a Python value",
-        ),
-        (
             lambda: rlaxlib.transform_from_2hot(
                 np.ones((3, 1), np.float32), -1.0, 1.0, 7
             ),
@@ -186,24 +170,10 @@ def test_bounds_may_be_traced_and_differentiated():
             r"float\[\.\.\., num_bins\]",
         ),
         (
-            lambda: rlaxlib.transform_to_2hot_nonlinear(0.0, np.array([0.0, 2.0, 1.0])),
-            "^transform_to_2hot_nonlinear: `bins` is 1.0, must increase",
-        ),
-        (
-            lambda: rlaxlib.transform_to_2hot_nonlinear(0.0, np.array([0.0, 0.0])),
-            "^transform_to_2hot_nonlinear: `bins` is 0.0, must increase",
-        ),
-        (
             lambda: rlaxlib.transform_from_2hot_nonlinear(
                 np.ones(1, np.float32), np.ones(1, np.float32)
             ),
             r"^transform_from_2hot_nonlinear: `bins` has shape \(1,\), must have",
-        ),
-        (
-            lambda: rlaxlib.transform_from_2hot_nonlinear(
-                np.ones(2, np.float32), np.array([0.0, np.inf])
-            ),
-            r"^transform_from_2hot_nonlinear: `bins` is inf, must be in \(-inf, inf\)",
         ),
     ],
 )

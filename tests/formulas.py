@@ -325,12 +325,6 @@ def log_normal(x, mean, stddev):
     return jnp.sum(-0.5 * ((x - mean) / stddev) ** 2 - scale, axis=-1)
 
 
-def clipped_square(error, bound):
-    """Return half the square, whose gradient is clipped."""
-    gradient = stop(jnp.clip(error, -bound, bound)) * (error - stop(error))
-    return stop(0.5 * error**2) + gradient
-
-
 def dreamer_return(rew, term, boot, last, discount):
     """Return the λ-returns of the observations but the last, with λ 0.95."""
     live, cont = (1 - term[1:]) * discount, (1 - last[1:]) * 0.95
@@ -338,6 +332,7 @@ def dreamer_return(rew, term, boot, last, discount):
 
 
 def clipped_q(q, a, r_t, discount_t, next_q, selector, bound):
-    """Return the loss of double Q-learning, with a clipped gradient of the error."""
-    target = stop(r_t + discount_t * next_q[jnp.argmax(selector)])
-    return clipped_square(target - q[a], bound)
+    """Return the loss of double Q-learning, half a square with a clipped gradient."""
+    error = stop(r_t + discount_t * next_q[jnp.argmax(selector)]) - q[a]
+    gradient = stop(jnp.clip(error, -bound, bound)) * (error - stop(error))
+    return stop(0.5 * error**2) + gradient

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from from_pages import flags, normal, uniform
 
 A, M, N, T = 4, 11, 5, 7
-stop = jax.lax.stop_gradient
 INPUTS = {
     "q": normal(A),
     "a": jnp.int32(2),

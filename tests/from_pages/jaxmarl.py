@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from from_pages import flags, integers, normal
 
 T, N, A, H = 6, 3, 4, 5
-stop = jax.lax.stop_gradient
 INPUTS = {
     "v": (values := normal(T + 1))[:-1],
     "v_t": values[1:],

@@ -105,10 +105,6 @@ def iql_actor(log_prob, next_qs, old_v):
     return -jnp.minimum(weight, 100) * log_prob
 
 
-def distance(v, target):
-    return (v - target) ** 2, f.huber(v - target)
-
-
 def distributional(atoms, atom_logits, a, r_t, discount_t, next_atom_logits, next_q):
     examples = atom_logits, a, r_t, discount_t, next_atom_logits, next_q
     return jax.vmap(lambda *example: f.c51(atoms, *example))(*examples)

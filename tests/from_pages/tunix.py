@@ -10,8 +10,7 @@ import jax.numpy as jnp
 
 from from_pages import of_answers, uniform, with_a_gap
 
-T, V = 6, 5
-stop = jax.lax.stop_gradient
+T = 6
 INPUTS = {
     **of_answers(),
     **with_a_gap(),

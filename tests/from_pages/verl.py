@@ -10,7 +10,7 @@ import numpy as np
 
 from from_pages import normal, of_answers, uniform, with_a_gap
 
-T, G, V = 6, 5, 7
+T, G = 6, 5
 stop = jax.lax.stop_gradient
 INPUTS = {
     # The KL of the first token is beyond verl's bound.

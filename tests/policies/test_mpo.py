@@ -344,19 +344,6 @@ PER_DIMENSION = LagrangePenalty(1.0, 0.1, per_dimension=True)
             r"`sample_q_values` has no samples on its axis 1",
         ),
         (
-            lambda: jax.eval_shape(
-                lambda q: rlaxlib.mpo_compute_weights_and_temperature_loss(
-                    q, LagrangePenalty(1.0, -0.1), identity
-                ),
-                Q,
-            ),
-            r"`temperature_constraint.epsilon` is -0.1, must be in \[0, inf\)",
-        ),
-        (
-            lambda: rlaxlib.mpo_loss(LOG_PROBS, Q, (1.0, 0.1), []),
-            r"`temperature_constraint` is \(1.0, 0.1\), must be a `LagrangePenalty`",
-        ),
-        (
             lambda: rlaxlib.mpo_loss(LOG_PROBS, Q, TEMPERATURE, [(KL, TEMPERATURE)]),
             r"`kl_constraints\[0\]\[0\]` has shape \(5, 3\), must be \(5,\) to match "
             r"`sample_q_values, one sample`",

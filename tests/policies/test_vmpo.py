@@ -252,10 +252,6 @@ def test_the_fraction_may_be_traced_and_is_rounded_down(fraction, number):
     ("call", "message"),
     [
         (
-            lambda: loss(INPUTS, top_k_fraction=1.01),
-            r"^vmpo_loss: `top_k_fraction` is 1\.01, must be in \(0, 1\]",
-        ),
-        (
             lambda: loss((LOG_PROBS, ADVANTAGES, None, None, KL[:2])),
             r"^vmpo_loss: `kl_constraints\[0\]\[0\]` has shape \(2, 6\), must",
         ),

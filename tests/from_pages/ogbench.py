@@ -52,7 +52,7 @@ INPUTS = {
     "alpha_actor": 0.5,
 }
 TRAINED = {"log_prob", "v1", "v2", "q1", "q2", "logits", "d_neg", "d_pos", "lam"} | {
-    *("temperature", "x", "y", "iqe_alpha", "prediction", "action"),
+    *("temperature", "x", "y", "iqe_alpha", "prediction", "action")
 }
 
 

@@ -60,7 +60,7 @@ INPUTS |= {
 }
 INPUTS["row_v_t"] = INPUTS["row_v_t"].at[:-1].set(INPUTS["v_tm1"][1:])
 TRAINED = {"log_prob", "q", "qs", "log_alpha", "v", "action", "quantiles"} | {
-    *("atom_logits", "hidden_weights", "hidden_bias", "output_weights"),
+    *("atom_logits", "hidden_weights", "hidden_bias", "output_weights")
 }
 
 

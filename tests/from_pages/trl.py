@@ -39,7 +39,7 @@ INPUTS = {
     "reward_rejected": normal(3),
 }
 TRAINED = {"log_prob", "losses", "logits", "chosen", "rejected", "answer_losses"} | {
-    *("mean_chosen", "mean_rejected", "reward_chosen", "reward_rejected"),
+    *("mean_chosen", "mean_rejected", "reward_chosen", "reward_rejected")
 }
 
 

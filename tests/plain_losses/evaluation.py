@@ -59,11 +59,7 @@ def plain_successor_features(p, t):
 
 
 CASES = {
-    "fqe": Case(
-        lambda p, t: recipes.fqe(p, t, Q, policy, ONE),
-        plain_fqe,
-        Q_PARAMS,
-    ),
+    "fqe": Case(lambda p, t: recipes.fqe(p, t, Q, policy, ONE), plain_fqe, Q_PARAMS),
     "successor_features": Case(
         lambda p, t: recipes.successor_features(p, t, PSI, FEATURES, TASK),
         plain_successor_features,

@@ -216,9 +216,7 @@ CASES = cases(
 )
 CASES |= {
     "tdc": Case(
-        of(streaming.tdc, NET, RATIOS),
-        plain_tdc,
-        params("value", "correction"),
+        of(streaming.tdc, NET, RATIOS), plain_tdc, params("value", "correction")
     ),
     "gtd2": Case(
         of(streaming.gtd2, NET, RATIOS),

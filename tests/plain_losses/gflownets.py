@@ -53,9 +53,7 @@ def backward(w, s):
 
 
 NET = SimpleNamespace(
-    policy=lambda w, s: s @ w[:, :A],
-    backward=backward,
-    flow=lambda w, s: s @ w[:, -1],
+    policy=lambda w, s: s @ w[:, :A], backward=backward, flow=lambda w, s: s @ w[:, -1]
 )
 W = 0.5 * normal(F, 2 * A + 1)
 
@@ -116,16 +114,12 @@ def plain_sub_trajectory_balance(p, t):
 
 
 CASES = cases(
-    recipes,
-    globals(),
-    {
-        "sub_trajectory_balance": given((W, None), NET, OBJECTS),
-    },
+    recipes, globals(), {"sub_trajectory_balance": given((W, None), NET, OBJECTS)}
 )
 CASES |= {
     "trajectory_balance": Case(
         lambda p, t: recipes.trajectory_balance(p["w"], p["z"], NET, OBJECTS),
         plain_trajectory_balance,
         ({"w": W, "z": jnp.float32(0.3)}, None),
-    ),
+    )
 }

@@ -7,17 +7,7 @@ import numpy as np
 from formulas import pick
 from recipes import language as recipes
 
-from plain_losses.common import (
-    Batch,
-    Case,
-    M,
-    T,
-    integers,
-    normal,
-    of,
-    seed,
-    stop,
-)
+from plain_losses.common import Batch, Case, M, T, integers, normal, of, seed, stop
 
 seed(__name__)
 

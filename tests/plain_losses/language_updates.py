@@ -9,16 +9,7 @@ import numpy as np
 from formulas import pick
 from recipes import language_updates as recipes
 
-from plain_losses.common import (
-    KEY,
-    Batch,
-    Case,
-    T,
-    normal,
-    of,
-    seed,
-    stop,
-)
+from plain_losses.common import KEY, Batch, Case, T, normal, of, seed, stop
 from plain_losses.language import (
     ANSWERS,
     MASK,

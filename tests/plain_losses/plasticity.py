@@ -18,5 +18,5 @@ def plain_l2_init(p, t):
 CASES = {
     "l2_init": Case(
         lambda p, t: recipes.l2_init(p, t, loss, 0.1), plain_l2_init, Q_PARAMS
-    ),
+    )
 }

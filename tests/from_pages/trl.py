@@ -12,7 +12,7 @@ import numpy as np
 
 from from_pages import flags, normal, of_answers, uniform
 
-T = 6
+T, V = 6, 7
 stop = jax.lax.stop_gradient
 INPUTS = {
     **of_answers(),

@@ -318,7 +318,7 @@ def plain_bro_critic(p, t):
     z = mixed(TWIN.critic(t.critic, b.s_t, a_t), 0.4) - 0.2 * log_pi[:, None]
     y = stop(b.r_t[:, None] + b.discount_t[:, None] * z)
     x = TWIN.critic(p.critic, b.s_tm1, b.a_tm1)
-    tau = (jnp.arange(M) + 0.5) / M
+    tau = jnp.broadcast_to(f.middles(M), (B, M))
     return quantile(x[:, 0], tau, y) + quantile(x[:, 1], tau, y)
 
 

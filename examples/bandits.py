@@ -155,7 +155,10 @@ def bernoulli_policies(config) -> dict[str, Policy]:
 
     return {
         "UCB1": by_scores(config, lambda _, s: rlaxlib.ucb_scores(s.counts, s.means)),
-        "UCB1-tuned": by_scores(config, lambda _, s: rlaxlib.ucb_tuned_scores(*s)),
+        "UCB1-tuned": by_scores(
+            config,
+            lambda _, s: rlaxlib.ucb_tuned_scores(s.counts, s.means, s.variances),
+        ),
         "KL-UCB": by_scores(
             config, lambda _, s: rlaxlib.kl_ucb_scores(s.counts, s.means)
         ),

@@ -1,5 +1,7 @@
 """Test what is particular to agents whose environment is compiled with them."""
 
+import functools
+
 import bandits
 import deep_sea_bonuses
 import jax
@@ -156,6 +158,14 @@ def test_bonus_of_a_pair_falls_when_it_is_visited(method):
 def test_lai_robbins_constant_of_two_arms():
     kl = 0.4 * np.log(0.4 / 0.6) + 0.6 * np.log(0.6 / 0.4)
     np.testing.assert_allclose(bandits.lai_robbins(np.array([0.6, 0.4])), 0.2 / kl)
+
+
+@pytest.mark.parametrize("problem", ["bernoulli", "switching", "linear"])
+def test_every_policy_of_a_problem_can_be_played(problem):
+    config = bandits.Config(problem=problem, pulls=10)
+    for name in bandits.policies(config):
+        play = functools.partial(bandits.play, name=name, config=config)
+        assert jax.eval_shape(play, jax.random.key(0)).shape == (10,)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the examples: default JAX settings, a compilation cache."""
+"""Fixtures for the tests of the examples: default JAX settings."""
 
 import importlib.util
 
@@ -22,15 +22,6 @@ MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 # Without the packages, nothing is collected, and the summary reports it.
 collect_ignore_glob = ["test_*.py"] if MISSING else []
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _compilation_cache(tmp_path_factory):
-    """Cache compiled programs, because each agent has its own jitted functions."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jax")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    yield
-    jax.config.update("jax_compilation_cache_dir", None)
 
 
 @pytest.fixture(autouse=True)

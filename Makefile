@@ -28,7 +28,7 @@ test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.venv/programs
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 ifdef TOPIC
 test: .venv/with-test,reference
-	RLAXLIB_TOPIC=$(TOPIC) $(FAST) $(TESTS) -m "not slow" $(CONTRACT) \
+	RLAXLIB_TOPIC=$(TOPIC) $(FAST) $(TESTS) -m "not slow and not trust" $(CONTRACT) \
 		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns.

@@ -83,11 +83,6 @@ def each_row(*attributes: str, sample: bool = False) -> Callable[[Any], Any]:
     return decorate
 
 
-def sampled(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return the rows of the topic of a tenth of the functions; see `share`."""
-    return covering_share(of_topic(rows), name)
-
-
 def of_topic(rows: Sequence[Row]) -> Sequence[Row]:
     """Return the rows of the topic of `make test TOPIC=returns`, or all rows."""
     topic = getattr(rlaxlib, os.environ.get("RLAXLIB_TOPIC", "rlaxlib"), rlaxlib)
@@ -102,10 +97,10 @@ def share(things: Sequence[Any], name: str, parts: int = 10) -> Sequence[Any]:
     return things if TRUST else things[zlib.crc32(name.encode()) % parts :: parts]
 
 
-def covering_share(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    """Return one row of every tenth function, or all rows if `share` returns all."""
+def sampled(rows: Sequence[Row], name: str) -> Sequence[Row]:
+    """Return one row of every tenth function of the topic, or all; see `share`."""
     cases: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in of_topic(rows):
         cases.setdefault(row.name, []).append(row)
     chosen = [share(each, name, parts=len(each)) for each in cases.values()]
     return [row for each in share(chosen, name) for row in each]

@@ -66,7 +66,7 @@ def test_settings_near_the_ends_of_their_ranges_keep_the_precision(row, name, va
 
 OF_STREAMS = [
     row
-    for row in contract.collect()
+    for row in contract.of_topic(contract.collect())
     if "discount_t" in row.specs and row.deterministic and callable(row.definition)
 ]
 

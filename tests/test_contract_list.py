@@ -22,7 +22,7 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 def each(rows, name):
-    rows = contract.covering_share(rows, name)
+    rows = contract.sampled(rows, name)
     return pytest.mark.parametrize("row", rows, ids=[row.id for row in rows])
 
 

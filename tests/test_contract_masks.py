@@ -100,9 +100,7 @@ def results(row, name):
     return compiled
 
 
-@pytest.mark.parametrize(
-    "row", contract.covering_share(contract.of_topic(ROWS), "masks"), ids=lambda x: x.id
-)
+@pytest.mark.parametrize("row", contract.sampled(ROWS, "masks"), ids=lambda x: x.id)
 def test_ignored_steps_are_as_if_deleted(row):
     name, shape = mask_of(row)
     with contract.x64(True):
@@ -135,7 +133,7 @@ def test_ignored_steps_are_as_if_deleted(row):
 
 @pytest.mark.parametrize(
     "row",
-    contract.covering_share(contract.of_topic(ROWS), "nothing"),
+    contract.sampled(ROWS, "nothing"),
     ids=lambda x: x.id,
 )
 def test_without_valid_steps_results_are_finite_and_have_no_gradient(row):

@@ -107,7 +107,7 @@ ROWS = [
 
 @pytest.mark.parametrize(
     ("row", "flag"),
-    [(row, row.flags[-1]) for row in contract.covering_share(ROWS, "smooth")],
+    [(row, row.flags[-1]) for row in contract.sampled(ROWS, "smooth")],
     ids=lambda x: getattr(x, "id", ""),
 )
 def test_values_and_derivatives_are_continuous_at_zeros_ties_and_bounds(row, flag):

@@ -17,9 +17,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 GIVEN = [
     (re.sub(r"\W", "_", row.id), row)
-    for row in contract.covering_share(
-        contract.of_topic([row for row in contract.collect() if row.has_arguments]),
-        "variants",
+    for row in contract.sampled(
+        [row for row in contract.collect() if row.has_arguments], "variants"
     )
 ]
 

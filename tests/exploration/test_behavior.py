@@ -45,7 +45,7 @@ def starts(epsilon, max_duration=3, action_mask=None):
         )
         return action, state.remaining
 
-    return jax.vmap(start)(keys(20_000))
+    return jax.vmap(start)(keys(4000))
 
 
 @jax.jit

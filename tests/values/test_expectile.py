@@ -39,13 +39,12 @@ def assert_expectiles(samples, given, tau, tolerance=1e-5):
 # --- Imputed samples. ---
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 11, 200])
+@pytest.mark.parametrize("number", [1, 2, 11, 100])
 def test_imputed_samples_have_the_expectiles_of_as_many_samples(number):
     rng, tau = np.random.default_rng(number), midpoints(number)
-    many = 20 if number < 50 else 1
-    given = np.stack(
-        [expectiles(draw(rng, number), tau) for draw in DRAW.values()] * many
-    ).astype(np.float32)
+    given = np.float32(
+        [expectiles(draw(rng, number), tau) for draw in DRAW.values() for _ in range(3)]
+    )
     found = impute_batch(given, tau.astype(np.float32), None)
     assert_expectiles(found, given, tau)
 
@@ -65,7 +64,7 @@ def test_imputed_samples_are_accurate_at_any_scale_and_offset():
 
 
 def test_a_large_offset_costs_no_more_precision_than_rounding():
-    tau, samples = midpoints(51), np.random.default_rng(0).normal(size=51)
+    tau, samples = midpoints(11), np.random.default_rng(0).normal(size=11)
     given = (1000 + expectiles(samples, tau)).astype(np.float32)
     found = np.asarray(impute(given, tau.astype(np.float32)), np.float64)
     spread = expectiles(found, tau) - given
@@ -73,7 +72,7 @@ def test_a_large_offset_costs_no_more_precision_than_rounding():
 
 
 @pytest.mark.parametrize("draw", ["normal", "skewed"])
-@pytest.mark.parametrize("number", [5, 10, 11])
+@pytest.mark.parametrize("number", [5, 10])
 def test_more_samples_have_the_expectiles_of_any_distribution(number, draw):
     tau = midpoints(number)
     given = expectiles(DRAW[draw](np.random.default_rng(0), 1000), tau)
@@ -102,10 +101,10 @@ def test_a_rounded_half_is_the_mean():
     np.testing.assert_array_equal(impute(given, tau), impute(given, TAU))
 
 
-@pytest.mark.parametrize("number", [1, 3, 7])
+@pytest.mark.parametrize("number", [1, 7])
 def test_equal_expectiles_are_those_of_one_value(number):
-    for tau in (TAU, np.full(3, 0.5), np.array([0.1, 0.2, 0.3])):
-        found = impute(np.full(3, 2.5), tau, number)
+    for tau in np.float32([TAU, [0.5, 0.5, 0.5], [0.1, 0.2, 0.3]]):
+        found = impute(np.full_like(tau, 2.5), tau, number)
         np.testing.assert_array_equal(found, np.full(number, 2.5))
 
 
@@ -118,7 +117,7 @@ def test_order_does_not_matter():
 
 @hypothesis.given(
     st.lists(st.floats(-1e3, 1e3, width=32), min_size=4, max_size=4),
-    st.sampled_from([1, 4, 9]),
+    st.sampled_from([1, 9]),
     st.randoms(use_true_random=False),
 )
 def test_samples_for_impossible_expectiles_are_finite_and_ascend(given, number, random):
@@ -163,13 +162,14 @@ def test_a_batch_may_be_spread_over_devices():
     samples = rng.normal(size=(2 * devices, 4))
     given = np.float32([expectiles(each, tau) for each in samples])
     mesh, spec = jax.make_mesh((devices,), ("batch",)), PartitionSpec("batch")
-    batch = jax.jit(jax.vmap(impute, (0, None)))
     spread = jax.shard_map(
-        batch, mesh=mesh, in_specs=(spec, PartitionSpec()), out_specs=spec
+        jax.vmap(impute, (0, None)),
+        mesh=mesh,
+        in_specs=(spec, PartitionSpec()),
+        out_specs=spec,
     )
     there = jax.device_put(given, NamedSharding(mesh, spec))
-    tau = np.float32(tau)
-    close(jax.jit(spread)(there, tau), batch(given, tau), rtol=1e-4)
+    assert_expectiles(jax.jit(spread)(there, np.float32(tau)), given, tau)
 
 
 # --- Learning. ---

@@ -147,10 +147,8 @@ def test_gradient_of_the_prediction_is_finite_if_the_target_overflows():
 
 
 PAIRS = {
-    "identity": rlaxlib.IDENTITY_PAIR,
     "hyperbolic": HYPERBOLIC,
     "symlog": rlaxlib.SIGNED_LOGP1_PAIR,
-    "arsinh": rlaxlib.HYPERBOLIC_SIN_PAIR,
     "power": rlaxlib.TxPair(
         functools.partial(rlaxlib.power, p=0.5), functools.partial(rlaxlib.power, p=2.0)
     ),

@@ -106,7 +106,7 @@ def test_reward_scale_is_one_while_all_sums_are_equal():
     np.testing.assert_allclose(scale, np.sqrt(1e-6 * 4 / 25 + 1e-8), rtol=1e-5)
 
 
-@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("at", [2, 5])
 def test_reward_scale_of_two_chunks_is_that_of_the_whole_stream(at):
     discounts = np.where(THIRD, np.float32(0), DISCOUNTS)
     state = REWARD_INIT(0.0)
@@ -185,7 +185,8 @@ def test_return_based_scale_over_devices_is_that_of_all_numbers():
     discounts = np.where(rewards > 1, rewards * 0, rewards * 0 + np.float32(0.9))
     mask, returns_mask = rewards > 0, returns > 0.5
 
-    @functools.partial(jax.pmap, axis_name="devices")
+    @jax.jit
+    @functools.partial(jax.vmap, axis_name="devices")
     def on_each(rewards, discounts, returns, mask, returns_mask):
         masks = {"sample_mask": mask, "returns_mask": returns_mask}
         return update(BASED_INIT(0.0), rewards, discounts, returns, **masks)[0]
@@ -370,7 +371,7 @@ def test_percentiles_over_devices_are_those_of_all_returns(masked):
         mask = mask if masked else None
         return update_together(RANGE_INIT(0.0), x, sample_mask=mask)[0]
 
-    found = jax.pmap(on_each, "devices")(returns, mask)
+    found = jax.jit(jax.vmap(on_each, axis_name="devices"))(returns, mask)
     close(found, [spread(returns[mask])] * 4)
 
 

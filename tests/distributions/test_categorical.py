@@ -193,11 +193,15 @@ def test_logits_of_minus_infinity_are_masked_logits(row):
             ),
         )
 
-    with jax.debug_nans(True):  # Not compiled, to check every intermediate value.
+    @jax.jit
+    def evaluate(logits, finite, mask):
         values, pullback = jax.vjp(results, logits)
-        (gradient,) = pullback(tuple(np.ones_like(each) for each in values))
+        gradient = pullback(jax.tree.map(jnp.ones_like, values))
+        return values, gradient, results(finite, mask)
+
+    values, gradient, expected = evaluate(logits, finite, mask)
     assert np.all(np.isfinite(gradient))
-    jax.tree.map(np.testing.assert_array_equal, values, results(finite, mask))
+    jax.tree.map(np.testing.assert_array_equal, values, expected)
 
 
 def test_clipped_entropy_is_a_fraction_of_that_of_the_legal_actions():

@@ -86,8 +86,9 @@ def test_ez_greedy_with_durations_of_one_is_epsilon_greedy():
 
 
 def test_ez_greedy_repeats_an_action_for_its_duration_and_then_is_greedy():
-    actions = scanned(rlaxlib.EzGreedyState(3, 2), keys(4), 0.0)
-    assert actions.tolist() == [3, 3, 1, 1]
+    state = jax.tree.map(np.int32, rlaxlib.EzGreedyState(3, 2))
+    actions = scanned(state, keys(1000), 0.0)
+    assert actions[:4].tolist() == [3, 3, 1, 1]
 
 
 def test_ez_greedy_takes_legal_actions_only():

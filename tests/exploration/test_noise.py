@@ -64,10 +64,10 @@ def test_ornstein_uhlenbeck_noise_equals_that_of_rlax(rlax):
 
 
 def test_dirichlet_noise_has_the_mean_and_variance_of_its_distribution():
-    prior = np.full((4000, 3), 1 / 3, np.float32)
-    for alpha in np.float32([[0.3, 0.3, 0.3], [0.3, 0.6, 2.0]]):
+    prior = np.full((4000, 4), 0.25, np.float32)
+    for alpha in np.float32([[0.3, 0.3, 0.3, 0.3], [0.3, 0.6, 2.0, 1.0]]):
         noise = np.asarray(add_dirichlet_noise(KEY, prior, alpha, 1.0))
-        distribution = stats.dirichlet(np.broadcast_to(alpha, 3))
+        distribution = stats.dirichlet(alpha)
         np.testing.assert_allclose(np.mean(noise, 0), distribution.mean(), atol=0.02)
         np.testing.assert_allclose(np.var(noise, 0), distribution.var(), atol=0.01)
         close(np.sum(noise, -1), 1.0)
@@ -75,7 +75,8 @@ def test_dirichlet_noise_has_the_mean_and_variance_of_its_distribution():
 
 def test_dirichlet_noise_is_distributed_over_legal_actions_only():
     prior = np.tile(np.float32([0.5, 0, 0.25, 0.25]), (4000, 1))
-    noisy = np.asarray(add_dirichlet_noise(KEY, prior, 0.5, 1.0))
+    noisy = add_dirichlet_noise(KEY, prior, np.full(4, 0.5, np.float32), 1.0)
+    noisy = np.asarray(noisy)
     assert not np.any(noisy[:, 1])
     close(np.sum(noisy, -1), 1.0)
     marginal = stats.beta(0.5, 1.0)  # One action's share of three.
@@ -85,7 +86,8 @@ def test_dirichlet_noise_is_distributed_over_legal_actions_only():
 def test_mask_selects_the_actions_that_get_dirichlet_noise():
     prior = np.float32([[0, 0, 1], [0.5, 0.25, 0.25]])
     mask = np.array([True, True, False])
-    noisy = add_dirichlet_noise(KEY, prior, 0.3, 0.25, action_mask=mask)
+    both = np.stack([mask, mask])
+    noisy = add_dirichlet_noise(KEY, prior, 0.3, 0.25, action_mask=both)
     noisy = np.asarray(noisy)
     assert np.all(noisy[:, :2] > 0)  # Legal, with a prior of 0 or not.
     assert not np.any(noisy[:, 2])
@@ -141,6 +143,7 @@ def test_dirichlet_parameters_may_be_integers():
 @pytest.mark.parametrize("alpha", [1e-3, 1e3])
 def test_dirichlet_noise_is_finite_for_extreme_concentrations(alpha):
     prior = np.full((4000, 4), 0.25, np.float32)
+    alpha = np.full(4, alpha, np.float32)
     noisy = np.asarray(add_dirichlet_noise(KEY, prior, alpha, 1.0))
     assert np.isfinite(noisy).all()
     close(np.sum(noisy, -1), 1.0)

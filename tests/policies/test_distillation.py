@@ -43,12 +43,7 @@ def as_jax_comes():
         yield
 
 
-POLICIES = [
-    our_own,
-    distrax_categorical,
-    distrax_normal,
-    tensorflow_probability_normal,
-]
+POLICIES = [our_own, distrax_categorical, tensorflow_probability_normal]
 each_policy = pytest.mark.parametrize("make", POLICIES)
 
 

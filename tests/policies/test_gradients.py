@@ -205,40 +205,37 @@ def test_acer_ignores_invalid_steps_and_illegal_actions():
 # --- Masks of legal actions. ---
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda logits, q, **mask: rlaxlib.policy_gradient_loss(
-            logits, np.zeros(5, int), ADVANTAGES, WEIGHTS, **mask
-        ),
-        lambda logits, q, **mask: rlaxlib.entropy_loss(logits, WEIGHTS, **mask),
-        lambda logits, q, **mask: jnp.sum(
-            rlaxlib.counterfactual_advantage(
-                q,
-                rlaxlib.softmax().probs(logits, action_mask=mask.get("action_mask")),
-                np.zeros(5, int),
-                **mask,
-            )
-        ),
-        rlaxlib.qpg_loss,
-        rlaxlib.rm_loss,
-        rlaxlib.rpg_loss,
-    ],
-    ids=["policy_gradient", "entropy", "counterfactual", "qpg", "rm", "rpg"],
-)
-def test_masking_an_action_equals_removing_it(loss):
+LOSSES = {
+    "policy_gradient": lambda logits, q, **mask: rlaxlib.policy_gradient_loss(
+        logits, np.zeros(5, int), ADVANTAGES, WEIGHTS, **mask
+    ),
+    "entropy": lambda logits, q, **mask: rlaxlib.entropy_loss(logits, WEIGHTS, **mask),
+    "counterfactual": lambda logits, q, **mask: jnp.sum(
+        rlaxlib.counterfactual_advantage(
+            q, rlaxlib.softmax().probs(logits, **mask), np.zeros(5, int), **mask
+        )
+    ),
+    "qpg": rlaxlib.qpg_loss,
+    "rm": rlaxlib.rm_loss,
+    "rpg": rlaxlib.rpg_loss,
+}
+
+
+def test_masking_an_action_equals_removing_it():
     mask = np.broadcast_to(np.arange(4) < 3, (5, 4))
     q = np.where(mask, Q, np.float32(np.nan))
 
     @jax.jit
     def evaluate(logits, q):
-        evaluate = jax.value_and_grad(loss)
-        return evaluate(logits, q, action_mask=mask), evaluate(logits[:, :3], q[:, :3])
+        run = {name: jax.value_and_grad(loss) for name, loss in LOSSES.items()}
+        parts = logits[:, :3], q[:, :3]
+        return {n: (f(logits, q, action_mask=mask), f(*parts)) for n, f in run.items()}
 
-    (value, gradient), (expected, expected_gradient) = evaluate(LOGITS, q)
-    close(value, expected)
-    close(np.asarray(gradient)[:, :3], expected_gradient)
-    np.testing.assert_array_equal(np.asarray(gradient)[:, 3], 0.0)
+    for name, pair in evaluate(LOGITS, q).items():
+        (value, gradient), (expected, expected_gradient) = pair
+        close(value, expected, err_msg=name)
+        close(gradient[:, :3], expected_gradient, err_msg=name)
+        np.testing.assert_array_equal(gradient[:, 3], 0.0, err_msg=name)
 
 
 # --- Extreme inputs. ---

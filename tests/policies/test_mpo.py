@@ -289,7 +289,7 @@ def test_an_illegal_action_is_ignored():
     (expected, outputs), slope = gradient(LOGITS[:3], legal)
     weights = np.append(outputs.temperature.weights, 0.0)
     by_mask = {"q": changed(VALUES, 3, np.nan), "action_mask": mask}
-    by_logit = {"q": changed(VALUES, 3, 10.0)}
+    by_logit = {"q": changed(VALUES, 3, 10.0), "action_mask": mask | True}
     for never in (-1e9, -np.inf):
         logits = changed(LOGITS, 3, never)
         target = {"target_logits": changed(TARGET_LOGITS, 3, never)}
@@ -306,9 +306,9 @@ def test_without_a_legal_action_all_losses_and_gradients_are_zero():
     def loss(logits, duals):
         return eager(logits=logits, action_mask=np.zeros(4, bool), **duals)
 
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
     with jax.debug_nans(True):
-        found = jax.value_and_grad(loss, (0, 1), has_aux=True)(LOGITS, DUALS)
-    (value, outputs), gradients = found
+        (value, outputs), gradients = gradient(LOGITS, DUALS)
     assert value == 0
     assert finite(outputs)
     np.testing.assert_array_equal(outputs.temperature.weights, 0.0)
@@ -322,7 +322,7 @@ def test_an_action_impossible_under_both_policies_gives_no_nan():
         return eager(logits=logits, target_logits=never)[0]
 
     with jax.debug_nans(True):
-        assert finite(jax.grad(loss)(never))
+        assert finite(jax.jit(jax.grad(loss))(never))
 
 
 # --- Errors. ---

@@ -129,7 +129,7 @@ def test_without_a_valid_step_the_temperature_stays(name):
         none = {name: np.zeros(3)}
         return rlaxlib.vmpo_loss(steps, steps, penalty, [], **none)[1].temperature_loss
 
-    value, gradient = jax.value_and_grad(loss)(0.7)
+    value, gradient = jax.jit(jax.value_and_grad(loss))(0.7)
     assert value == gradient == 0
 
 
@@ -193,8 +193,7 @@ def test_weights_equal_the_definition_at_any_temperature(fraction):
 # --- Many devices. ---
 
 
-@pytest.mark.parametrize("stop", [True, False])
-@pytest.mark.parametrize("fraction", [0.3, 1.0])
+@pytest.mark.parametrize(("stop", "fraction"), [(True, 0.3), (False, 1.0)])
 def test_a_sharded_batch_equals_the_whole_batch(stop, fraction):
     settings = {"use_stop_gradient": stop, "top_k_fraction": fraction}
 

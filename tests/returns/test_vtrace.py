@@ -47,12 +47,11 @@ def test_advantage_at_a_cut_bootstraps_from_the_true_next_value():
     close(output.errors[1], 44.0)
 
 
-@pytest.mark.parametrize("stop", [False, True])
-def test_keeps_a_small_reward_beside_large_values(stop):
+def test_keeps_a_small_reward_beside_large_values():
     large, small, one = np.float32([[1000.0], [1e-3], [1.0]])
     stream = (large, large, small, one, one)
     for function in COMPILED.values():
-        output = function(*stream, stop_target_gradients=stop)
+        output = function(*stream)
         advantage = getattr(output, "pg_advantage", small)
         np.testing.assert_array_equal(getattr(output, "errors", output), small)
         np.testing.assert_array_equal(advantage, small)
@@ -86,14 +85,15 @@ def test_derivative_by_a_ratio_of_0_equals_finite_differences(name):
     function = getattr(rlaxlib, name)
 
     @jax.jit
+    @jax.value_and_grad
     def total(rho):
         output = function(**inputs, rho_tm1=rho, stop_target_gradients=False)
         return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(output))
 
     with contract.x64(True):
-        found = jax.grad(total)(rho)
+        _, found = total(rho)
         steps = 1e-6 * np.eye(8)[np.arange(8) % 3 == 1]
-        ahead, behind = ([total(rho + s) for s in x] for x in (steps, -steps))
+        ahead, behind = ([total(rho + s)[0] for s in x] for x in (steps, -steps))
     expected = (np.array(ahead) - behind) / 2e-6
     np.testing.assert_allclose(found[1::3], expected, rtol=1e-6, atol=1e-8)
 

@@ -30,7 +30,7 @@ def test_gaussian_noise_has_the_standard_deviation_of_each_dimension():
 @pytest.mark.parametrize("damping", [0.15, 1.0, 1.5])
 def test_ornstein_uhlenbeck_noise_reaches_its_stationary_distribution(damping):
     noise = MANY
-    for key in jax.random.split(KEY, 60):
+    for key in jax.random.split(KEY, 30):
         before, noise = noise, ornstein_uhlenbeck_noise(key, noise, damping, 0.5)
     stddev = 0.5 / np.sqrt(damping * (2 - damping))
     distribution = stats.norm(0, stddev)

@@ -112,9 +112,8 @@ def test_ema_with_a_decay_close_to_one_weights_all_updates_equally():
     )
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_ema_of_half_precision_is_in_single_precision(dtype):
-    batches = np.full((3000, 2), 300, dtype)
+def test_ema_of_half_precision_is_in_single_precision():
+    batches = np.full((3000, 2), 300, np.float16)
     state, _, moments = run_ema(batches, 0.999)
     assert {x.dtype for x in jax.tree.leaves(state)} == {jnp.dtype(jnp.float32)}
     assert moments == (float(batches[0, 0]), 0.0)
@@ -265,7 +264,7 @@ def test_ema_keeps_double_precision():
     with jax.numpy_dtype_promotion("standard"), contract.x64(True):
         tree = (ONES, np.float64(ONES))
         init_state, update_moments = make_ema(0.9)
-        _, state = update_moments(tree, init_state(tree))
+        _, state = jax.eval_shape(update_moments, tree, init_state(tree))
     assert state.weight.dtype == jnp.float64
     assert [x.dtype for x in state.mean] == [jnp.float32, jnp.float64]
 
@@ -481,8 +480,9 @@ def test_state_over_devices_is_replicated_without_a_mask():
 def test_running_moments_keep_double_precision():
     with contract.x64(True):
         tree = (ONES, np.array([1.0, 2.0]))
-        moments, state = UPDATE(INIT((np.float32(0), np.float64(0))), tree)
-        y = normalize(state, tree)
+        start = INIT((np.float32(0), np.float64(0)))
+        moments, state = jax.eval_shape(UPDATE, start, tree)
+        y = jax.eval_shape(normalize, state, tree)
     assert state.num_entries.dtype == jnp.float64
     assert [x.dtype for x in moments.mean] == [jnp.float32, jnp.float64]
     assert [x.dtype for x in y] == [jnp.float32, jnp.float64]

@@ -388,8 +388,9 @@ def test_dtype_of_the_state_is_kept():
         for dtype in (jnp.float32, jnp.float64):
             initial_state, update = rlaxlib.popart(2, 0.1, **BOUNDS, dtype=dtype)
             params = make_params(2)
-            moved, state = jax.jit(update)(
-                params, initial_state(), targets.astype(np.float64), indices
+            wide = targets.astype(np.float64)
+            moved, state = jax.eval_shape(
+                update, params, initial_state(), wide, indices
             )
             assert {x.dtype for x in state} == {jnp.dtype(dtype)}
             assert {x.dtype for x in moved.values()} == {jnp.dtype(jnp.float32)}

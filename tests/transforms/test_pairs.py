@@ -126,9 +126,8 @@ def test_symmetric_probabilities_have_a_mean_of_zero(make, count):
     half = np.random.default_rng(0).dirichlet(np.ones(count), 10).astype(np.float32)
     probs = np.concatenate([half + half[:, ::-1], np.full((1, count), 1 / count)])
     pair, probs = make(-20.0, 20.0, count), np.float32(probs)
-    np.testing.assert_array_equal(jax.jit(pair.apply_inv)(probs), 0)
-    traced = jax.jit(lambda pair, probs: pair.apply_inv(probs))
-    np.testing.assert_array_equal(traced(pair, probs), 0)
+    both = jax.jit(lambda traced, x: [each.apply_inv(x) for each in (pair, traced)])
+    np.testing.assert_array_equal(both(pair, probs), 0)
 
 
 def test_composition_applies_in_order_and_inverts_in_reverse():
@@ -260,12 +259,10 @@ def test_rejects_bad_input(call, message):
 
 
 @pytest.mark.parametrize("make", [rlaxlib.twohot_pair, rlaxlib.hl_gauss_pair])
-@pytest.mark.parametrize("composed", [False, True])
-def test_pairs_of_traced_bounds_may_be_made_in_several_programs(make, composed):
+def test_pairs_of_traced_bounds_may_be_made_in_several_programs(make):
     def there_and_back(bound):
         pair = make(-bound, bound, 21)
-        if composed:
-            pair = rlaxlib.compose_tx(rlaxlib.SIGNED_LOGP1_PAIR, pair)
+        pair = rlaxlib.compose_tx(rlaxlib.SIGNED_LOGP1_PAIR, pair)
         return pair.apply_inv(pair.apply(0.3))
 
     for _ in range(2):

@@ -83,7 +83,7 @@ def test_mellowmax_tends_to_minimum_mean_and_maximum(omega, expected):
 
 @pytest.mark.parametrize(("size", "sign"), [(10, 1), (10, -1), (30_000, 1)])
 def test_mellowmax_is_accurate_at_every_omega(size, sign):
-    for seed, omega in enumerate(sign * np.float32(np.geomspace(1e-6, 100, 41))):
+    for seed, omega in enumerate(sign * np.float32(np.geomspace(1e-6, 100, 21))):
         q = np.random.default_rng(seed).normal(size=size).astype(np.float32)
         gaps = np.float64(q) - (sign * q).max() * sign
         e = np.exp(np.float64(omega) * gaps)

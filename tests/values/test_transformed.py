@@ -149,9 +149,6 @@ def test_gradient_of_the_prediction_is_finite_if_the_target_overflows():
 PAIRS = {
     "hyperbolic": HYPERBOLIC,
     "symlog": rlaxlib.SIGNED_LOGP1_PAIR,
-    "power": rlaxlib.TxPair(
-        functools.partial(rlaxlib.power, p=0.5), functools.partial(rlaxlib.power, p=2.0)
-    ),
     "square root": rlaxlib.TxPair(jnp.sqrt, jnp.square),
 }
 

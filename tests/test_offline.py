@@ -422,9 +422,7 @@ def test_discrepancy_needs_samples_of_one_dimensionality():
 # --- Narrow indices. ---
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"), [(np.int8, 128), (np.uint8, 300)]
-)
+@pytest.mark.parametrize(("dtype", "size"), [(np.int8, 128), (np.uint8, 300)])
 def test_discrete_cql_action_may_have_a_dtype_that_does_not_hold_the_size(dtype, size):
     q, mask = np.linspace(-1, 1, size, dtype=np.float32), np.arange(size) < 50
     loss = jax.value_and_grad(rlaxlib.discrete_cql_loss)

@@ -263,7 +263,9 @@ def test_every_state_adds_up_for_ever_or_is_bounded():
 def test_states_are_exact_after_very_many_entries_and_one_entry_a_step(name):
     many = (10**7, 10**9, 2**31 - 3)
     states, (step, *_), reads = zip(*map(ADD_UP[name], many), strict=True)
-    end = jax.jit(jax.vmap(lambda s: jax.lax.fori_loop(0, NEW, lambda _, s: step(s), s)))
+    end = jax.jit(
+        jax.vmap(lambda s: jax.lax.fori_loop(0, NEW, lambda _, s: step(s), s))
+    )
     ends = end(jax.tree.map(lambda *x: np.stack(x), *states))
     for i, (seen, read) in enumerate(zip(many, reads, strict=True)):
         mean, variance = read(jax.tree.map(lambda x, i=i: x[i], ends))

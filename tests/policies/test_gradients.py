@@ -283,9 +283,7 @@ def test_dqda_of_any_magnitude_is_clipped_by_its_norm():
         np.testing.assert_allclose(found, definition, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "actions"), [(np.int8, 128), (np.uint8, 300)]
-)
+@pytest.mark.parametrize(("dtype", "actions"), [(np.int8, 128), (np.uint8, 300)])
 def test_actions_may_have_a_narrow_integer_type(dtype, actions):
     logits, q = np.random.default_rng(0).normal(size=(2, 2, actions)).astype("f")
     a = np.array([0, 100])

@@ -64,7 +64,7 @@ def test_imputed_samples_are_accurate_at_any_scale_and_offset():
 
 
 def test_a_large_offset_costs_no_more_precision_than_rounding():
-    tau, samples = midpoints(11), np.random.default_rng(0).normal(size=11)
+    tau, samples = midpoints(51), np.random.default_rng(0).normal(size=51)
     given = (1000 + expectiles(samples, tau)).astype(np.float32)
     found = np.asarray(impute(given, tau.astype(np.float32)), np.float64)
     spread = expectiles(found, tau) - given

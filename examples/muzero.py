@@ -1,9 +1,8 @@
 """Train a Gumbel MuZero agent on Catch, with the search of DeepMind's mctx.
 
-MuZero learns a model that predicts what planning needs: from the observation a latent
-state, from a latent state and an action the next one and the reward, and from each
-latent state a policy and a value. The search plans in latent states; the policy learns
-the improved policy of the search, and the value n-step returns that bootstrap from it.
+MuZero learns a model that predicts what planning needs: the next latent state and the
+reward of an action, and the policy and the value of a state. The policy learns that of
+the search, and the value learns n-step returns that bootstrap from the search.
 
 - `rlaxlib.n_step_bootstrapped_returns`: the targets of the value,
 - `rlaxlib.muzero_pair`: the encoding of values and rewards,

@@ -1,13 +1,11 @@
 """Train an R2D2 agent on the memory chain of bsuite, where it has to remember a cue.
 
-The first observations of an episode show a cue of -1 or 1, and the choice at the last
-step, 15 steps later, returns +1 if it matches the cue, else -1. An agent without memory
-averages 0.
+An episode begins with a cue of -1 or 1. The action 15 steps later returns +1 if it
+matches the cue, else -1. An agent without memory averages 0.
 
-R2D2 learns action values of a recurrent network from replayed sequences. A sequence is
-stored with the recurrent state of the agent that played it, which older parameters
-made. So its first steps, the burn-in, only refresh the state. Sequences overlap by the
-burn-in, and run across the ends of episodes, where the state is reset.
+R2D2 learns action values of a recurrent network from replayed sequences, which start
+from the state that older parameters made. So their first steps, the burn-in, only
+refresh the state. They overlap by the burn-in, and run across the ends of episodes.
 
 - `rlaxlib.epsilon_greedy`, `rlaxlib.apex_epsilons`: the exploration,
 - `rlaxlib.dueling_q_values`: the output of the network,

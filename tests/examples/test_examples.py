@@ -182,6 +182,10 @@ def test_examples_are_found():
     assert set(BARS) <= set(FILES)
 
 
+def test_file_has_at_most_250_lines(name):
+    assert len(FILES[name].read_text("utf-8").splitlines()) <= 250
+
+
 def test_docstring_lists_the_packages_that_are_imported(name):
     listed = re.search(r"^Packages: ([\w, ]+)\.$", docstring(name), re.M)[1]
     found = set(imports(tree_of(name))) - set(sys.stdlib_module_names)

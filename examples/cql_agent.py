@@ -12,7 +12,7 @@ would take, and raises those of the data's actions. With weight 0, it is SAC.
 
 In the data set, a controller plays, and 40 to 100 % of its actions are random. A random
 agent returns about -1200 in gymnax's Pendulum, and the best return is about -150; the
-data average about -850. Expect at least -250 in the final evaluation, after about 40
+data average about -800. Expect at least -250 in the final evaluation, after about 40
 seconds on two cores.
 
     python cql_agent.py --seed 1 --conservative-weight 1

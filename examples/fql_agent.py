@@ -13,7 +13,7 @@ ends and to maximise the value.
 
 In the data set, a controller plays, and 40 to 100 % of its actions are random. A random
 agent returns about -1200 in gymnax's Pendulum, and the best return is about -150; the
-data average about -850. Expect at least -250 in the final evaluation, after about 30
+data average about -800. Expect at least -250 in the final evaluation, after about 30
 seconds on two cores. The weight of the distillation fits this scale of rewards: a
 higher one keeps closer to the data.
 

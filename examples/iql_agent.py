@@ -12,7 +12,7 @@ advantages. With `--bc`, all weights are 1: behaviour cloning of the same data.
 
 In the data set, a controller plays, and 40 to 100 % of its actions are random. A random
 agent returns about -1200 in gymnax's Pendulum, and the best return is about -150; the
-data average about -850. Expect at least -400 in the final evaluation, after about 20
+data average about -800. Expect at least -400 in the final evaluation, after about 20
 seconds on two cores.
 
     python iql_agent.py --seed 1 --expectile 0.7

@@ -1,9 +1,8 @@
 """Train an agent on Pendulum by conservative Q-learning (CQL), from recorded data.
 
 A soft actor-critic (SAC) that learns offline overestimates actions that are not in the
-data, and its policy prefers them. CQL adds a loss to the critics: it lowers the values
-of actions that the policy would take, and raises the values of the data's actions. With
-`--conservative-weight 0`, it is SAC.
+data. CQL adds a loss to the critics: it lowers the values of actions that the policy
+would take, and raises those of the data's actions. With weight 0, it is SAC.
 
 - `rlaxlib.tanh_normal_log_prob`: the log-densities of the policy's actions,
 - `rlaxlib.sac_critic_target`: the targets of the critics,
@@ -11,10 +10,10 @@ of actions that the policy would take, and raises the values of the data's actio
 - `rlaxlib.cql_loss`: the conservative loss of the critics,
 - `rlaxlib.sac_policy_loss`: the loss of the policy.
 
-The data set has mixed quality: a controller plays, and a share of its actions is
-random, which differs between episodes. A random agent returns about -1200 in gymnax's
-Pendulum, and the best return is about -150; the data average about -850. Expect at
-least -250 in the final evaluation, after about 40 seconds on two cores.
+In the data set, a controller plays, and 40 to 100 % of its actions are random. A random
+agent returns about -1200 in gymnax's Pendulum, and the best return is about -150; the
+data average about -800. Expect at least -250 in the final evaluation, after about 40
+seconds on two cores.
 
     python cql_agent.py --seed 1 --conservative-weight 1
 
@@ -31,6 +30,7 @@ import numpy as np
 import optax
 import tyro
 from flax import linen as nn
+from flax.training.train_state import TrainState
 from gymnax.environments.classic_control.pendulum import Pendulum
 from tqdm import trange
 
@@ -56,9 +56,8 @@ class Config:
     num_samples: int = 4  # Actions of each kind in the conservative loss.
 
 
-SMALL = Config(
-    data_episodes=2, evaluations=2, eval_interval=20, eval_episodes=2
-)  # For tests.
+# Takes seconds, for tests.
+SMALL = Config(data_episodes=2, evaluations=2, eval_interval=20, eval_episodes=2)
 
 
 class Transition(NamedTuple):
@@ -113,138 +112,101 @@ def values(params, observation, action):
 def loss(params, target_critic, batch, key, config):
     """Return the loss of critics and policy; each trains its own parameters."""
     fixed, keys = jax.lax.stop_gradient(params), jax.random.split(key, 3)
-
     a_t, log_prob_t = sample(fixed["actor"], keys[0], batch.observation_t)
+    q_t = values(target_critic, batch.observation_t, a_t)  # The minimum counts.
+    discount_t = config.discount * batch.discount_t
     targets = rlaxlib.sac_critic_target(
-        batch.r_t,
-        config.discount * batch.discount_t,
-        values(target_critic, batch.observation_t, a_t),  # The minimum counts.
-        log_prob_t,
-        config.temperature,
+        batch.r_t, discount_t, q_t, log_prob_t, config.temperature
     )
     q = values(params["critic"], batch.observation_tm1, batch.a_tm1)  # [2, B]
     td_loss = jnp.mean(rlaxlib.l2_loss(q - targets))
-
     actions, log_probs = sample_for_critic(fixed["actor"], keys[1], batch, config)
-    q_samples = jax.vmap(values, (None, None, 0))(
-        params["critic"], batch.observation_tm1, actions
-    )  # [K, 2, B]
-    cql_loss = jax.vmap(rlaxlib.cql_loss, (0, 1, 1))  # Over the batch.
-    cql_loss = jax.vmap(cql_loss, (0, 1, None))  # Over critics.
-    gap = jnp.mean(cql_loss(q, q_samples, log_probs))
-
+    values_of_each = jax.vmap(values, (None, None, 0))  # [K, 2, B]
+    q_samples = values_of_each(params["critic"], batch.observation_tm1, actions)
+    over_batch = jax.vmap(rlaxlib.cql_loss, (0, 1, 1))
+    gap = jax.vmap(over_batch, (0, 1, None))(q, q_samples, log_probs)  # Over critics.
     action, log_prob = sample(params["actor"], keys[2], batch.observation_tm1)
     q = values(fixed["critic"], batch.observation_tm1, action)
     actor_loss = rlaxlib.sac_policy_loss(log_prob, q, config.temperature)
-    return td_loss + config.conservative_weight * gap + jnp.mean(actor_loss)
+    return td_loss + config.conservative_weight * jnp.mean(gap) + jnp.mean(actor_loss)
 
 
 def sample_for_critic(actor, key, batch, config):
-    """Sample the actions whose values are lowered, and their log-densities.
-
-    Returns:
-        Actions, [K, B, D], and their log-densities, [K, B]: a third is uniform, a third
-        is from the policy, and a third from the policy in the next state.
-    """
+    """Sample actions to lower, [K, B, D]; return them and log-densities, [K, B]."""
     keys = jax.random.split(key, (3, config.num_samples))
     sample_each = jax.vmap(sample, (None, 0, None))
-    here = sample_each(actor, keys[0], batch.observation_tm1)
-    there = sample_each(actor, keys[1], batch.observation_t)
-    uniform = jax.random.uniform(keys[2, 0], here[0].shape, minval=-1.0)
-    log_density = jnp.full_like(here[1], ACTION_SIZE * jnp.log(0.5))  # On [-1, 1].
-    return jax.tree.map(
-        lambda *each: jnp.concatenate(each), here, there, (uniform, log_density)
-    )
+    here, log_here = sample_each(actor, keys[0], batch.observation_tm1)
+    there, log_there = sample_each(actor, keys[1], batch.observation_t)
+    uniform = jax.random.uniform(keys[2, 0], here.shape, minval=-1.0)
+    log_uniform = jnp.full_like(log_here, ACTION_SIZE * jnp.log(0.5))  # On [-1, 1].
+    actions = jnp.concatenate([here, there, uniform])
+    return actions, jnp.concatenate([log_here, log_there, log_uniform])
 
 
-class Agent(NamedTuple):
-    """Parameters, those of the target critics, and the state of the optimizer."""
+class Agent(TrainState):
+    """Parameters with their optimizer, and the parameters of the target critics."""
 
-    params: Any
     target_critic: Any
-    opt_state: Any
 
 
 def learn(agent, batch, key, config) -> Agent:
     """Take one gradient step on a batch, and move the target critics."""
-    params, target_critic, opt_state = agent
-    grads = jax.grad(loss)(params, target_critic, batch, key, config)
-    updates, opt_state = optax.adam(config.learning_rate).update(grads, opt_state)
-    params = optax.apply_updates(params, updates)
-    target_critic = optax.incremental_update(
-        params["critic"], target_critic, config.tau
-    )
-    return Agent(params, target_critic, opt_state)
+    grads = jax.grad(loss)(agent.params, agent.target_critic, batch, key, config)
+    agent = agent.apply_gradients(grads=grads)
+    critics = agent.params["critic"], agent.target_critic
+    return agent.replace(target_critic=optax.incremental_update(*critics, config.tau))
 
 
 def make_agent(key, observation, config) -> Agent:
     """Initialise the networks and the optimizer."""
     keys, action = jax.random.split(key, 3), jnp.zeros(ACTION_SIZE)
-    init_critics = jax.vmap(CRITIC.init, (0, None, None))
     params = {
         "actor": ACTOR.init(keys[0], observation),
-        "critic": init_critics(keys[1:], observation, action),
+        "critic": jax.vmap(CRITIC.init, (0, None, None))(keys[1:], observation, action),
     }
-    opt_state = optax.adam(config.learning_rate).init(params)
-    return Agent(params, params["critic"], opt_state)
+    adam, critic = optax.adam(config.learning_rate), params["critic"]
+    return Agent.create(apply_fn=None, params=params, tx=adam, target_critic=critic)
 
 
-# --- Data set and environment. ---
+# --- Data set, environment and training. ---
 
 ENVIRONMENT = Pendulum()
-EPISODE_STEPS = ENVIRONMENT.default_params.max_steps_in_episode
 
 
-def play(key, choose) -> Transition:
-    """Play an episode with `choose`, from key and observation to an action."""
+def play(key, choose, *inputs) -> Transition:
+    """Play an episode, with actions `choose(key, observation, *inputs)`."""
 
     def step(carry, key):
         observation, state = carry
-        act_key, step_key = jax.random.split(key)
-        action = choose(act_key, observation)
+        act_key, key = jax.random.split(key)
+        action = choose(act_key, observation, *inputs)
         torque = ENVIRONMENT.default_params.max_torque * action
-        next_observation, state, reward, terminated, _, info = ENVIRONMENT.step(
-            step_key, state, torque
-        )
-        transition = Transition(
-            *(observation, action, reward, 1.0 - terminated),
-            info["final_observation"],
-        )
-        return (next_observation, state), transition
+        after, state, reward, ended, _, info = ENVIRONMENT.step(key, state, torque)
+        last = info["final_observation"]
+        step = Transition(observation, action, reward, 1.0 - ended, last)
+        return (after, state), step
 
-    keys = jax.random.split(key, EPISODE_STEPS)
+    keys = jax.random.split(key, ENVIRONMENT.default_params.max_steps_in_episode)
     return jax.lax.scan(step, ENVIRONMENT.reset(key), keys)[1]
 
 
-def controller(observation):
-    """Return an action that swings the pendulum up, and balances it."""
+def behave(key, observation, share):
+    """Return an action of a controller, or with probability `share` a random one."""
     cos, sin, velocity = observation
     angle, energy = jnp.arctan2(sin, cos), velocity**2 / 2 + 15.0 * (cos - 1.0)
-    balance = -3.0 * angle - 0.75 * velocity
-    swing = -jnp.sign(velocity * energy)
-    return jnp.clip(jnp.where(jnp.abs(angle) < 0.5, balance, swing), -1.0, 1.0)
+    balance, swing = -3.0 * angle - 0.75 * velocity, -jnp.sign(velocity * energy)
+    action = jnp.clip(jnp.where(jnp.abs(angle) < 0.5, balance, swing), -1.0, 1.0)
+    if_key, act_key = jax.random.split(key)
+    random = jax.random.uniform(act_key, minval=-1.0)
+    return jnp.where(jax.random.bernoulli(if_key, share), random, action)[None]
 
 
 @functools.partial(jax.jit, static_argnames="episodes")
 def collect(key, episodes) -> Transition:
-    """Return a data set of episodes with 40 to 100 % of random actions."""
-
-    def one(key):
-        share = jax.random.uniform(key, minval=0.4)
-
-        def choose(key, observation):
-            if_key, act_key = jax.random.split(key)
-            random = jax.random.uniform(act_key, minval=-1.0)
-            is_random = jax.random.bernoulli(if_key, share)
-            return jnp.where(is_random, random, controller(observation))[None]
-
-        return play(key, choose)
-
-    data = jax.vmap(one)(jax.random.split(key, episodes))
+    """Return the transitions of episodes with 40 to 100 % of random actions."""
+    keys, shares = jax.random.split(key, episodes), jnp.linspace(0.4, 1.0, episodes)
+    data = jax.vmap(play, (0, None, 0))(keys, behave, shares)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), data)
-
-
-# --- Training. ---
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -263,25 +225,24 @@ def improve(agent, data, key, config):
         return jnp.tanh(policy(agent.params["actor"], observation)[0])
 
     keys = jax.random.split(key, config.eval_episodes)
-    episodes = jax.vmap(lambda key: play(key, act))(keys)
+    episodes = jax.vmap(play, (0, None))(keys, act)
     return agent, jnp.mean(jnp.sum(episodes.r_t, axis=1))
 
 
-def train(config: Config) -> list[tuple[int, float, float]]:
-    """Train an agent; return its returns, and those of the data, over updates."""
+def train(config: Config) -> list[tuple[int, float]]:
+    """Train an agent; return the evaluation returns over updates."""
     data_key, agent_key, key = jax.random.split(jax.random.key(config.seed), 3)
     data = collect(data_key, config.data_episodes)
-    data_return = float(jnp.sum(data.r_t)) / config.data_episodes
     agent, curve = make_agent(agent_key, data.observation_t[0], config), []
     for number in (progress := trange(1, config.evaluations + 1)):
         improve_key = jax.random.fold_in(key, number)
         agent, eval_return = improve(agent, data, improve_key, config)
-        curve.append((number * config.eval_interval, float(eval_return), data_return))
+        curve.append((number * config.eval_interval, float(eval_return)))
         progress.set_postfix_str(f"return {eval_return:.0f}")
     return curve
 
 
 if __name__ == "__main__":
     config = tyro.cli(Config)
-    rows, header = train(config), "step,agent,data"
+    rows, header = train(config), "step,evaluation return"
     np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -153,12 +153,8 @@ def make_agent(config) -> Agent:
     params = Network().init(jax.random.key(config.seed), observation)["params"]
     initial_popart, _ = make_popart(config)
     initial_ema, _ = rlaxlib.create_ema(config.ema_decay)
-    return Agent(
-        params,
-        make_optimizer(config).init(params),
-        initial_popart(),
-        initial_ema(jnp.zeros(())),
-    )
+    opt_state, ema = make_optimizer(config).init(params), initial_ema(jnp.zeros(()))
+    return Agent(params, opt_state, initial_popart(), ema)
 
 
 # --- Environments, each with its own key, so that devices do not matter. ---
@@ -238,10 +234,8 @@ def train(config: Config) -> list[tuple[int, float]]:
             out_specs=(SAME, SPREAD, SAME),
         )
     )
-    curve = []
-    for number in (
-        progress := trange(1, config.train_updates // config.report_interval + 1)
-    ):
+    reports, curve = config.train_updates // config.report_interval, []
+    for number in (progress := trange(1, reports + 1)):
         agent, world, train_return = advance_on_all(agent, world)
         curve.append((number * config.report_interval, float(train_return)))
         progress.set_postfix_str(f"return {train_return:+.0f}")

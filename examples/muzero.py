@@ -1,26 +1,16 @@
 """Train a Gumbel MuZero agent on Catch, with the search of DeepMind's mctx.
 
-MuZero learns a model that predicts what planning needs: from the observation a latent
-state, from a latent state and an action the next one and the reward, and from each
-latent state a policy and a value. The search plans in latent states; the policy learns
-the improved policy of the search, and the value n-step returns that bootstrap from it.
-Gumbel MuZero samples actions at the root without replacement, so that the search
-improves the policy with few simulations.
+MuZero learns a model that predicts what planning needs: the next latent state and the
+reward of an action, and the policy and the value of a state. The policy learns that of
+the search, and the value learns n-step returns that bootstrap from the search.
 
-- `rlaxlib.gumbel_policy_targets`: the targets of the policy,
 - `rlaxlib.n_step_bootstrapped_returns`: the targets of the value,
 - `rlaxlib.muzero_pair`: the encoding of values and rewards,
 - `rlaxlib.categorical_cross_entropy`: the losses,
 - `rlaxlib.masked_mean`: the mean of the policy loss, up to the end.
 
-Values on Catch are in [-1, 1], and are not rescaled. The usual rescaling, by the range
-of the values of a node, turns the errors of values that are all equal into differences
-of 1. Before the first catches, the policy then learns noise and loses its exploration:
-with `--rescale-values`, some seeds never catch all balls.
-
-Environment, search, replay and updates are compiled as one loop. A random agent
-averages -0.6 on Catch, a perfect agent +1. Expect at least +0.95 in the final
-evaluation, after about 40 seconds on two cores.
+A random agent averages -0.6 on Catch, a perfect agent +1. Expect at least +0.95 at the
+end, after about 40 seconds on two cores.
 
     python muzero.py --seed 1 --num-simulations 4
 
@@ -31,7 +21,6 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import mctx
@@ -40,6 +29,7 @@ import optax
 import tyro
 from flax import linen as nn
 from flax.training.train_state import TrainState
+from gymnax.environments.bsuite.catch import Catch
 from tqdm import trange
 
 import rlaxlib
@@ -51,68 +41,58 @@ class Config:
 
     seed: int = 0  # Seed of the network, actions and environments.
     output: str = "muzero.csv"  # File for the learning curve.
-    evaluations: int = 15  # Number of evaluations.
-    iterations: int = 40  # Alternations of playing and updates between evaluations.
-    eval_episodes: int = 128  # Episodes per evaluation, without Gumbel noise.
+    reports: int = 15  # Points of the learning curve.
+    iterations: int = 40  # Alternations of playing and updates for each point.
     num_envs: int = 32  # Episodes that are played at once.
     num_simulations: int = 16  # Simulations of a search.
-    capacity: int = 2048  # Episodes in replay.
+    capacity: int = 1024  # Episodes in replay.
     batch_size: int = 128  # Sequences per update.
     num_updates: int = 8  # Updates after the episodes of all environments.
-    value_scale: float = 0.1  # Scale of the values relative to the logits.
-    rescale_values: bool = False  # Whether to rescale values to [0, 1].
     unroll_steps: int = 5  # Steps of the model in an update.
     n: int = 5  # Steps of the returns.
-    num_bins: int = 21  # Bins of values and rewards.
     learning_rate: float = 1e-3  # Learning rate of Adam.
-    value_cost: float = 0.25  # Weight of the loss of the values.
     discount: float = 0.99  # Discount factor.
 
 
-SMALL = Config(
-    evaluations=2, iterations=2, num_simulations=4, num_envs=8, eval_episodes=8
-)  # For tests.
+SMALL = Config(reports=2, iterations=2, num_simulations=4)  # For tests.
 
 
 class Episodes(NamedTuple):
-    """Whole episodes, [B, T, ...]."""
+    """Episodes of T steps, and K steps of padding with 0: [B, T+K, ...]."""
 
     observation: Any
     action: Any
     reward: Any
-    policy: Any  # Improved by the search, [B, T, A].
-    value: Any  # Of the root, after the search.
+    policy: Any  # Improved by the search, [B, T+K, A].
+    value: Any  # The n-step return, which bootstraps from the search.
+    valid: Any  # False for padding.
 
 
-# --- Model, loss and update. B sequences, K steps of the model, M bins. ---
+# --- Model, loss, update and search. B sequences, K steps of the model, M bins. ---
 
-NUM_ACTIONS, EPISODE_STEPS, HIDDEN = 3, 9, 64
-
-
-def mlp(layers):
-    """Return hidden layers, each with a ReLU."""
-    return nn.Sequential(
-        [f for _ in range(layers) for f in (nn.Dense(HIDDEN), nn.relu)]
-    )
+NUM_ACTIONS, EPISODE_STEPS, NUM_BINS = 3, 9, 21
+# The encoding of values and rewards, whose magnitude is at most 1.
+PAIR = rlaxlib.muzero_pair(-1.0, 1.0, NUM_BINS, rlaxlib.SIGNED_HYPERBOLIC_PAIR)
+# To rescale values by their range would turn errors of equal values into noise of 1.
+QTRANSFORM = functools.partial(
+    mctx.qtransform_completed_by_mix_value, value_scale=0.1, rescale_values=False
+)
 
 
 class Model(nn.Module):
     """Representation, dynamics and prediction."""
 
-    num_bins: int
-
     def setup(self):
-        zeros = nn.initializers.zeros
-        self.representation, self.dynamics, self.hidden = mlp(2), mlp(2), mlp(1)
-        self.reward = nn.Dense(self.num_bins, kernel_init=zeros)
-        self.policy = nn.Dense(NUM_ACTIONS, kernel_init=zeros)
-        self.value = nn.Dense(self.num_bins, kernel_init=zeros)
-        self.norm = nn.LayerNorm()
+        self.representation = nn.Sequential([nn.Dense(64), nn.relu, nn.Dense(64)])
+        self.dynamics = nn.Sequential([nn.Dense(64), nn.relu, nn.Dense(64)])
+        self.hidden, self.norm = nn.Dense(64), nn.LayerNorm()
+        head = functools.partial(nn.Dense, kernel_init=nn.initializers.zeros)
+        self.reward, self.value = head(NUM_BINS), head(NUM_BINS)
+        self.policy = head(NUM_ACTIONS)
 
     def encode(self, observation):
         """Return the latent states of observations, [B, H]."""
-        x = observation.reshape(len(observation), -1)
-        return self.norm(self.representation(x))
+        return self.norm(self.representation(observation.reshape(len(observation), -1)))
 
     def step(self, latent, action):
         """Return the next latent states, [B, H], and the logits of rewards, [B, M]."""
@@ -122,7 +102,7 @@ class Model(nn.Module):
 
     def predict(self, latent):
         """Return the logits of actions, [B, A], and of values, [B, M]."""
-        x = self.hidden(latent)
+        x = nn.relu(self.hidden(latent))
         return self.policy(x), self.value(x)
 
     def __call__(self, observation, action):
@@ -131,223 +111,140 @@ class Model(nn.Module):
         return self.predict(latent)
 
 
-def loss(params, apply, batch, starts, config):
-    """Return the loss of the model, unrolled from a step of each episode."""
-    action, reward, policy, value, valid = targets(batch, starts, config)
+MODEL = Model()
+
+
+def loss(params, batch):
+    """Return the loss of the model, unrolled over K + 1 steps of episodes."""
+    batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)
 
     def step(latent, action):
         latent = optax.scale_gradient(latent, 0.5)
-        latent, reward_logits = apply(params, latent, action, method="step")
+        latent, reward_logits = MODEL.apply(params, latent, action, method="step")
         return latent, (latent, reward_logits)
 
-    observation = batch.observation[jnp.arange(len(starts)), starts]
-    first = apply(params, observation, method="encode")
-    _, (latents, reward_logits) = jax.lax.scan(step, first, action.T)
+    first = MODEL.apply(params, batch.observation[0], method="encode")
+    _, (latents, reward_logits) = jax.lax.scan(step, first, batch.action[:-1])
     latents = jnp.concatenate([first[None], latents])
-    logits, value_logits = jax.vmap(lambda z: apply(params, z, method="predict"))(
-        latents
-    )
-
-    def entropies(target, logits):
-        logits = jnp.swapaxes(logits, 0, 1)
-        return rlaxlib.categorical_cross_entropy(target, logits)
-
-    pair = encoding(config)
-    policy_loss = rlaxlib.masked_mean(entropies(policy, logits), mask=valid)
-    value_loss = jnp.mean(entropies(pair.apply(value), value_logits))
-    reward_loss = jnp.mean(entropies(pair.apply(reward), reward_logits))
-    return policy_loss + config.value_cost * value_loss + reward_loss
+    logits, value_logits = MODEL.apply(params, latents, method="predict")
+    entropies = rlaxlib.categorical_cross_entropy
+    policy_loss = entropies(batch.policy, logits)
+    policy_loss = rlaxlib.masked_mean(policy_loss, mask=batch.valid)
+    value_loss = jnp.mean(entropies(PAIR.apply(batch.value), value_logits))
+    reward_loss = jnp.mean(entropies(PAIR.apply(batch.reward[:-1]), reward_logits))
+    return policy_loss + 0.25 * value_loss + reward_loss
 
 
-def targets(episodes, starts, config):
-    """Return actions and targets of sequences that begin at a step of episodes.
-
-    Returns:
-        Actions and rewards, [B, K]; policies, [B, K+1, A], and values, [B, K+1]; and
-        whether the episode has not ended, [B, K+1]. After the end, rewards and values
-        are 0.
-    """
-    steps = config.unroll_steps
-    ended = jnp.arange(1, EPISODE_STEPS + 1) == EPISODE_STEPS
-    discount = jnp.where(ended, 0.0, config.discount)
-
-    def window(x, start, length):
-        x = jnp.pad(x, [(0, steps + 1)] + [(0, 0)] * (x.ndim - 1))
-        return jax.lax.dynamic_slice_in_dim(x, start, length)
-
-    def one(episode, start):
-        v_t = jnp.append(episode.value[1:], 0.0)
-        value = rlaxlib.n_step_bootstrapped_returns(
-            episode.reward, discount, v_t, config.n
-        )
-        return (
-            window(episode.action, start, steps),
-            window(episode.reward, start, steps),
-            window(episode.policy, start, steps + 1),
-            window(value, start, steps + 1),
-            window(jnp.ones(EPISODE_STEPS, bool), start, steps + 1),
-        )
-
-    return jax.vmap(one)(episodes, starts)
-
-
-def encoding(config):
-    """Return the encoding of values and rewards, whose magnitude is at most 1."""
-    tx = rlaxlib.SIGNED_HYPERBOLIC_PAIR
-    return rlaxlib.muzero_pair(-1.0, 1.0, config.num_bins, tx)
-
-
-def learn(agent, replay, key, size, config) -> TrainState:
-    """Update on random sequences of the first `size` episodes in replay."""
+def learn(agent, replay, key, config) -> TrainState:
+    """Update on random sequences of the episodes in replay."""
     row_key, start_key = jax.random.split(key)
-    rows = jax.random.randint(row_key, (config.batch_size,), 0, size)
+    rows = jax.random.randint(row_key, (config.batch_size, 1), 0, config.capacity)
     starts = jax.random.randint(start_key, rows.shape, 0, EPISODE_STEPS)
-    batch = jax.tree.map(lambda x: x[rows], replay)
-    grads = jax.grad(loss)(agent.params, agent.apply_fn, batch, starts, config)
+    steps = starts + jnp.arange(config.unroll_steps + 1)
+    batch = jax.tree.map(lambda x: x[rows, steps], replay)
+    grads = jax.grad(loss)(agent.params, batch)
     return agent.apply_gradients(grads=grads)
 
 
-# --- Search. ---
-
-
-def search(agent, key, observation, gumbel_scale, config):
+def search(agent, key, observation, config):
     """Return the output of a search from each observation."""
-    pair, apply = encoding(config), agent.apply_fn
 
     def decode(logits):
-        return pair.apply_inv(jax.nn.softmax(logits))
+        return PAIR.apply_inv(jax.nn.softmax(logits))
 
     def step(params, key, action, latent):
-        latent, reward = apply(params, latent, action, method="step")
-        logits, value = apply(params, latent, method="predict")
-        reward = decode(reward)
+        latent, reward = MODEL.apply(params, latent, action, method="step")
+        logits, value = MODEL.apply(params, latent, method="predict")
+        reward, value = decode(reward), decode(value)
         discount = jnp.full_like(reward, config.discount)
         output = mctx.RecurrentFnOutput(
-            reward=reward,
-            discount=discount,
-            prior_logits=logits,
-            value=decode(value),
+            reward=reward, discount=discount, prior_logits=logits, value=value
         )
         return output, latent
 
-    latent = apply(agent.params, observation, method="encode")
-    logits, value = apply(agent.params, latent, method="predict")
+    latent = MODEL.apply(agent.params, observation, method="encode")
+    logits, value = MODEL.apply(agent.params, latent, method="predict")
+    root = mctx.RootFnOutput(prior_logits=logits, value=decode(value), embedding=latent)
     return mctx.gumbel_muzero_policy(
-        agent.params,
-        key,
-        mctx.RootFnOutput(prior_logits=logits, value=decode(value), embedding=latent),
-        step,
-        config.num_simulations,
-        qtransform=functools.partial(
-            mctx.qtransform_completed_by_mix_value,
-            value_scale=config.value_scale,
-            rescale_values=config.rescale_values,
-        ),
-        gumbel_scale=gumbel_scale,
-    )
-
-
-def improve_policy(tree, config):
-    """Return the improved policies of searches, [B, A]."""
-    policy_targets = functools.partial(
-        rlaxlib.gumbel_policy_targets,
-        c_scale=config.value_scale,
-        rescale_values=config.rescale_values,
-    )
-    return jax.vmap(policy_targets)(
-        tree.children_prior_logits[:, tree.ROOT_INDEX],
-        tree.summary().qvalues,
-        tree.summary().visit_counts,
-        tree.raw_values[:, tree.ROOT_INDEX],
+        *(agent.params, key, root, step, config.num_simulations),
+        qtransform=QTRANSFORM,
     )
 
 
 # --- Agent and environment, compiled together. ---
 
+ENVIRONMENT = Catch()
 
-def play(agent, key, num_episodes, gumbel_scale, config) -> Episodes:
+
+def play(agent, key, config) -> Episodes:
     """Play whole episodes, which all have the same length."""
-    environment, env_params = gymnax.make("Catch-bsuite")
 
     def step(carry, key):
         observation, state = carry
         search_key, key = jax.random.split(key)
-        output = search(agent, search_key, observation, gumbel_scale, config)
-        tree = output.search_tree
-        keys = jax.random.split(key, num_episodes)
-        env_step = jax.vmap(environment.step, (0, 0, 0, None))
-        following, state, reward, *_ = env_step(keys, state, output.action, env_params)
-        policy, value = improve_policy(tree, config), tree.summary().value
-        steps = Episodes(observation, output.action, reward, policy, value)
-        return (following, state), steps
+        output = search(agent, search_key, observation, config)
+        keys, action = jax.random.split(key, config.num_envs), output.action
+        after, state, reward, *_ = jax.vmap(ENVIRONMENT.step)(keys, state, action)
+        policy, value = output.action_weights, output.search_tree.summary().value
+        return (after, state), (observation, action, reward, policy, value)
 
     reset_key, key = jax.random.split(key)
-    keys = jax.random.split(reset_key, num_episodes)
-    start = jax.vmap(environment.reset, (0, None))(keys, env_params)
+    start = jax.vmap(ENVIRONMENT.reset)(jax.random.split(reset_key, config.num_envs))
     _, steps = jax.lax.scan(step, start, jax.random.split(key, EPISODE_STEPS))
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
+    return jax.vmap(functools.partial(make_episode, config), in_axes=1)(*steps)
+
+
+def make_episode(config, observation, action, reward, policy, value) -> Episodes:
+    """Return a padded episode, with n-step returns that bootstrap from the values."""
+    discount = jnp.full(EPISODE_STEPS, config.discount).at[-1].set(0.0)
+    v_t, valid = jnp.append(value[1:], 0.0), jnp.ones_like(action, bool)
+    value = rlaxlib.n_step_bootstrapped_returns(reward, discount, v_t, config.n)
+    steps = Episodes(observation, action, reward, policy, value, valid)
+    padding = [(0, config.unroll_steps)]
+    return jax.tree.map(lambda x: jnp.pad(x, padding + [(0, 0)] * (x.ndim - 1)), steps)
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def improve(agent, replay, key, first, config):
-    """Alternate playing and updates; return agent, replay and mean return."""
+def improve(agent, replay, key, config):
+    """Alternate playing and updates; the newest episodes replace the oldest."""
 
-    def iterate(carry, number):
+    def iterate(carry, key):
         agent, replay = carry
-        play_key, update_key = jax.random.split(jax.random.fold_in(key, number))
-        added = number * config.num_envs
-        index = (added + jnp.arange(config.num_envs)) % config.capacity
-        episodes = play(agent, play_key, config.num_envs, 1.0, config)
-        replay = jax.tree.map(lambda x, y: x.at[index].set(y), replay, episodes)
-        size = jnp.minimum(added + config.num_envs, config.capacity)
+        play_key, *keys = jax.random.split(key, 1 + config.num_updates)
+        new = play(agent, play_key, config)
+        replay = jax.tree.map(lambda *x: jnp.concatenate(x)[len(x[1]) :], replay, new)
 
         def update(agent, key):
-            return learn(agent, replay, key, size, config), None
+            return learn(agent, replay, key, config), None
 
-        keys = jax.random.split(update_key, config.num_updates)
-        return (jax.lax.scan(update, agent, keys)[0], replay), None
+        agent, _ = jax.lax.scan(update, agent, jnp.stack(keys))
+        return (agent, replay), jnp.sum(new.reward) / config.num_envs
 
-    numbers = first + jnp.arange(config.iterations)
-    (agent, replay), _ = jax.lax.scan(iterate, (agent, replay), numbers)
-    episodes = play(agent, key, config.eval_episodes, 0.0, config)  # No Gumbel noise.
-    return agent, replay, jnp.mean(jnp.sum(episodes.reward, axis=1))
-
-
-def start(key, config):
-    """Initialise the model and an empty replay."""
-    environment, env_params = gymnax.make("Catch-bsuite")
-    model = Model(config.num_bins)
-    observation, _ = environment.reset(key, env_params)
-    agent = TrainState.create(
-        apply_fn=model.apply,
-        params=model.init(key, observation[None], jnp.zeros(1, int)),
-        tx=optax.adam(config.learning_rate),
-    )
-    shape = (config.capacity, EPISODE_STEPS)
-    replay = Episodes(
-        observation=jnp.zeros((*shape, *observation.shape)),
-        action=jnp.zeros(shape, jnp.int32),
-        reward=jnp.zeros(shape),
-        policy=jnp.zeros((*shape, NUM_ACTIONS)),
-        value=jnp.zeros(shape),
-    )
-    return agent, replay
+    keys = jax.random.split(key, config.iterations)
+    (agent, replay), returns = jax.lax.scan(iterate, (agent, replay), keys)
+    return agent, replay, jnp.mean(returns)
 
 
 def train(config: Config) -> list[tuple[int, float]]:
-    """Train an agent; return the evaluation returns over environment steps."""
+    """Train an agent; return its returns over environment steps."""
     start_key, key = jax.random.split(jax.random.key(config.seed))
-    (agent, replay), curve = start(start_key, config), []
-    for number in (progress := trange(1, config.evaluations + 1)):
-        first = (number - 1) * config.iterations
-        agent, replay, eval_return = improve(agent, replay, key, first, config)
+    observation, _ = ENVIRONMENT.reset(start_key)
+    params = MODEL.init(start_key, observation[None], jnp.zeros(1, int))
+    adam = optax.adam(config.learning_rate)
+    agent = TrainState.create(apply_fn=None, params=params, tx=adam)
+    whole = dataclasses.replace(config, num_envs=config.capacity)
+    shapes = jax.eval_shape(lambda: play(agent, key, whole))
+    replay, curve = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes), []
+    for number in (progress := trange(1, config.reports + 1)):
+        improve_key = jax.random.fold_in(key, number)
+        agent, replay, mean_return = improve(agent, replay, improve_key, config)
         steps = number * config.iterations * config.num_envs * EPISODE_STEPS
-        curve.append((steps, float(eval_return)))
-        progress.set_postfix_str(f"return {eval_return:+.2f}")
+        curve.append((steps, float(mean_return)))
+        progress.set_postfix_str(f"return {mean_return:+.2f}")
     return curve
 
 
 if __name__ == "__main__":
     config = tyro.cli(Config)
-    rows, header = train(config), "step,evaluation return"
+    rows, header = train(config), "step,return"
     np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

@@ -1,34 +1,27 @@
-"""Train an R2D2 agent on a memory task: a cue at the start, a choice many steps later.
+"""Train an R2D2 agent on the memory chain of bsuite, where it has to remember a cue.
 
-The observation at the first step of an episode shows one of four cues, those that
-follow are noise, and a flag marks the last step: there the action that matches the cue
-returns +1, any other -1. A network without memory cannot do better than chance, -0.5.
+An episode begins with a cue of -1 or 1. The action 15 steps later returns +1 if it
+matches the cue, else -1. An agent without memory averages 0.
 
-R2D2 learns action values of a recurrent network from replayed sequences. A sequence is
-stored with the recurrent state of the agent that played it, which older parameters
-made. So the first steps of a sequence, the burn-in, only refresh the state, and have no
-loss. Sequences overlap by the burn-in, and run across the ends of episodes, where the
-state is reset. Their priorities mix the largest and the mean TD error.
+R2D2 learns action values of a recurrent network from replayed sequences, which start
+from the state that older parameters made. So their first steps, the burn-in, only
+refresh the state. They overlap by the burn-in, and run across the ends of episodes.
 
-- `rlaxlib.tree_select`: the reset of environments,
-- `rlaxlib.epsilon_greedy`: the actions,
-- `rlaxlib.apex_epsilons`: the exploration rates of the environments,
+- `rlaxlib.epsilon_greedy`, `rlaxlib.apex_epsilons`: the exploration,
 - `rlaxlib.dueling_q_values`: the output of the network,
 - `rlaxlib.prioritized_probabilities`: the replay probabilities,
 - `rlaxlib.stratified_sample`: the replayed sequences,
 - `rlaxlib.importance_sampling_weights`: the weights of their losses,
 - `rlaxlib.transformed_n_step_q_learning`: the TD errors, of rescaled values,
-- `rlaxlib.l2_loss`: the loss,
-- `rlaxlib.masked_mean`: its mean over the steps after the burn-in,
+- `rlaxlib.l2_loss`, `rlaxlib.masked_mean`: the loss of the steps after the burn-in,
 - `rlaxlib.sequence_priority`: the priorities of the replayed sequences,
 - `rlaxlib.periodic_update`: the copies to the target network.
 
-Expect at least +0.95 in the final evaluation, after about 30 seconds on two cores. With
-`--no-memory`, the state is reset at each step.
+Expect at least +0.95 in the final evaluation, after about 30 seconds on two cores.
 
-    python r2d2.py --seed 1 --no-memory
+    python r2d2.py --seed 1 --memory-length 30
 
-Packages: flax, optax, tqdm, tyro.
+Packages: flax, gymnax, optax, tqdm, tyro.
 """
 
 import dataclasses
@@ -42,6 +35,7 @@ import optax
 import tyro
 from flax import linen as nn
 from flax.training.train_state import TrainState
+from gymnax.environments.bsuite.memory_chain import EnvParams, MemoryChain
 from tqdm import trange
 
 import rlaxlib
@@ -53,44 +47,39 @@ class Config:
 
     seed: int = 0  # Seed of the network, actions and environments.
     output: str = "r2d2.csv"  # File for the learning curve.
-    memory: bool = True  # Whether the network keeps its state between steps.
     evaluations: int = 15  # Number of evaluations.
     iterations: int = 50  # Alternations of acting and updates between evaluations.
     eval_episodes: int = 256  # Episodes per evaluation, without exploration.
-    episode_steps: int = 16  # Steps from the cue to the choice, both included.
+    memory_length: int = 15  # Steps from the cue to the choice.
     num_envs: int = 16  # Environments, each with its own exploration rate.
     num_steps: int = 24  # Steps of a sequence after the burn-in.
     burn_in: int = 8  # Steps that refresh the state of a replayed sequence.
     capacity: int = 2048  # Sequences in replay.
-    batch_size: int = 32  # Sequences per update.
-    num_updates: int = 2  # Updates after each sequence of all environments.
+    batch_size: int = 64  # Sequences per update, one for each `num_steps` steps.
     target_period: int = 50  # Updates between copies to the target network.
     n: int = 5  # Steps of the n-step returns.
     learning_rate: float = 2e-3  # Learning rate of Adam.
     discount: float = 0.99  # Discount factor.
-    priority_exponent: float = 0.9  # Exponent of the priorities.
-    weight_exponent: float = 0.6  # Exponent of the importance-sampling weights.
 
 
-SMALL = Config(
-    evaluations=2, iterations=30, episode_steps=4, num_envs=8, capacity=512
-)  # For tests.
+# Takes seconds, for tests.
+SMALL = Config(evaluations=2, iterations=30, memory_length=3, num_envs=8, capacity=512)
 
 
 class Sequences(NamedTuple):
-    """Sequences of B environments, with the recurrent state before each step."""
+    """Sequences of T + 1 steps in B environments."""
 
-    state: Any  # [B, T+1, H]; in replay, only the first one is kept: [B, H].
+    state: Any  # Recurrent, before each step; in replay, only the first: [B, H].
     observation: Any  # [B, T+1, ...]
     first: Any  # [B, T+1]: whether the step is the first of an episode.
-    action: Any  # [B, T]
-    reward: Any  # [B, T]
-    discount: Any  # [B, T]: 0 at a terminal step.
+    action: Any  # [B, T+1]
+    reward: Any  # [B, T+1]
+    discount: Any  # [B, T+1]: 0 at a terminal step.
 
 
 # --- Agent: network, loss and update. B sequences, T steps, burn-in included. ---
 
-NUM_CUES, HIDDEN = 4, 64  # There are as many actions as cues.
+NUM_ACTIONS, HIDDEN = 2, 64
 
 
 class Network(nn.Module):
@@ -102,7 +91,7 @@ class Network(nn.Module):
         state = jnp.where(first[:, None], 0.0, state)  # An episode begins.
         x = nn.relu(nn.Dense(HIDDEN)(observation))
         state, x = nn.GRUCell(HIDDEN)(state, x)
-        value, advantages = nn.Dense(1)(x).squeeze(-1), nn.Dense(NUM_CUES)(x)
+        value, advantages = nn.Dense(1)(x).squeeze(-1), nn.Dense(NUM_ACTIONS)(x)
         return state, jax.vmap(rlaxlib.dueling_q_values)(value, advantages)
 
 
@@ -126,46 +115,39 @@ def loss(params, agent, batch, weights, config):
     """Return the loss of sequences, and their new priorities."""
     q = unroll(agent, params, batch)
     target_q = unroll(agent, agent.target_params, batch)
-    mask = jnp.arange(batch.reward.shape[1]) >= config.burn_in
+    mask = jnp.arange(q.shape[1] - 1) >= config.burn_in
 
-    def errors(*inputs):
+    def errors(q, target_q, a, r, discount):
         td_error = rlaxlib.transformed_n_step_q_learning(
-            *(*inputs, config.n),
+            *(q[:-1], a[:-1], target_q[1:], jnp.argmax(q[1:], axis=-1)),
+            *(r[:-1], discount[:-1], config.n),
             tx_pair=rlaxlib.SIGNED_HYPERBOLIC_PAIR,
             sample_mask=mask,
         )
         return td_error, rlaxlib.sequence_priority(td_error, sample_mask=mask)
 
-    a_t = jnp.argmax(q[:, 1:], axis=-1)
-    td_error, priorities = jax.vmap(errors)(
-        q[:, :-1], batch.action, target_q[:, 1:], a_t, batch.reward, batch.discount
-    )
+    steps = batch.action, batch.reward, batch.discount
+    td_error, priorities = jax.vmap(errors)(q, target_q, *steps)
     losses = weights[:, None] * rlaxlib.l2_loss(td_error)
     masks = jnp.broadcast_to(mask, losses.shape)
     return rlaxlib.masked_mean(losses, mask=masks), priorities
 
 
 class Replay(NamedTuple):
-    """A ring buffer of sequences; the newest replaces the oldest."""
+    """The newest N sequences, and their priorities: 0 where there is no sequence."""
 
-    sequences: Sequences  # [N, ...]
-    priorities: jax.Array  # [N], 0 where there is no sequence.
-    added: jax.Array
+    sequences: Sequences
+    priorities: jax.Array
 
 
 def learn(agent, replay, key, config):
     """Update on a batch of replayed sequences; return the agent and the replay."""
-    probabilities = rlaxlib.prioritized_probabilities(
-        replay.priorities, config.priority_exponent
-    )
+    probabilities = rlaxlib.prioritized_probabilities(replay.priorities, 0.9)
     index = rlaxlib.stratified_sample(key, probabilities, config.batch_size)
-    weights = rlaxlib.importance_sampling_weights(
-        probabilities[index], config.weight_exponent
-    )
+    weights = rlaxlib.importance_sampling_weights(probabilities[index], 0.6)
     batch = jax.tree.map(lambda x: x[index], replay.sequences)
-    grads, priorities = jax.grad(loss, has_aux=True)(
-        agent.params, agent, batch, weights, config
-    )
+    grad = jax.grad(loss, has_aux=True)
+    grads, priorities = grad(agent.params, agent, batch, weights, config)
     agent = agent.apply_gradients(grads=grads)
     target_params = rlaxlib.periodic_update(
         agent.params, agent.target_params, agent.step, config.target_period
@@ -176,88 +158,40 @@ def learn(agent, replay, key, config):
 
 def add(replay, sequences) -> Replay:
     """Add sequences, with the largest priority so far, so that each is replayed."""
-    size = len(sequences.reward)
-    index = (replay.added + jnp.arange(size)) % len(replay.priorities)
-    stored = jax.tree.map(lambda x, y: x.at[index].set(y), replay.sequences, sequences)
     priority = jnp.maximum(1.0, jnp.max(replay.priorities))
-    priorities = replay.priorities.at[index].set(priority)
-    return Replay(stored, priorities, replay.added + size)
-
-
-# --- Environment: B episodes. ---
-
-
-class World(NamedTuple):
-    """The environments, and the recurrent states of the agent in them."""
-
-    step: jax.Array  # From 0 to `episode_steps - 1`.
-    cue: jax.Array
-    state: jax.Array  # Of the network, [B, H].
-    observation: jax.Array
-    first: jax.Array
-
-
-def begin(key, size, config) -> World:
-    """Return the first step of episodes."""
-    cue = jax.random.randint(key, (size,), 0, NUM_CUES)
-    step, state = jnp.zeros(size, int), jnp.zeros((size, HIDDEN))
-    return observe(World(step, cue, state, None, None), key, config)
-
-
-def observe(world, key, config) -> World:
-    """Show the cue at the first step, else noise; and a flag at the last step."""
-    first, last = world.step == 0, world.step == config.episode_steps - 1
-    noise = jax.random.normal(key, (len(first), NUM_CUES))
-    shown = jnp.where(first[:, None], 2.0 * jax.nn.one_hot(world.cue, NUM_CUES), noise)
-    observation = jnp.concatenate([shown, jnp.stack([first, last], axis=1)], axis=1)
-    first = first if config.memory else jnp.ones_like(first)
-    return world._replace(observation=observation, first=first)
-
-
-def env_step(world, action, key, config):
-    """Return the next step, of the next episode after the last; rewards, and ends."""
-    last = world.step == config.episode_steps - 1
-    reward = jnp.where(last, jnp.where(action == world.cue, 1.0, -1.0), 0.0)
-    cue = jax.random.randint(key, last.shape, 0, NUM_CUES)
-    step, cue = jax.vmap(rlaxlib.tree_select)(
-        last, (jnp.zeros_like(cue), cue), (world.step + 1, world.cue)
-    )
-    world = observe(world._replace(step=step, cue=cue), key, config)
-    return world, reward, last
+    new = Replay(sequences, jnp.full(len(sequences.reward), priority))
+    return jax.tree.map(lambda *x: jnp.concatenate(x)[len(x[1]) :], replay, new)
 
 
 # --- Agent and environment, compiled together. ---
 
+ENVIRONMENT = MemoryChain()
+
+
+def begin(key, size, config):
+    """Return recurrent states, observations, environments, and that episodes begin."""
+    reset, params = ENVIRONMENT.reset, EnvParams(memory_length=config.memory_length)
+    world = jax.vmap(reset, (0, None))(jax.random.split(key, size), params)
+    return jnp.zeros((size, HIDDEN)), *world, jnp.ones(size, bool)
+
 
 def act(agent, world, key, steps, config, epsilons):
     """Play steps in all environments; return the environments and the steps."""
+    params = EnvParams(memory_length=config.memory_length)
 
     def one(world, key):
-        act_key, key = jax.random.split(key)
-        state, q = agent.apply_fn(
-            agent.params, world.state, world.observation, world.first
-        )
-        keys = jax.random.split(act_key, len(q))
+        state, observation, env_state, first = world
+        keys, step_keys = jax.random.split(key, (2, len(first)))
+        after, q = agent.apply_fn(agent.params, state, observation, first)
         action = jax.vmap(rlaxlib.epsilon_greedy().sample)(keys, q, epsilons)
-        new, reward, ended = env_step(world._replace(state=state), action, key, config)
+        step = jax.vmap(ENVIRONMENT.step, (0, 0, 0, None))
+        new, env_state, reward, ended, *_ = step(step_keys, env_state, action, params)
         discount = config.discount * (1.0 - ended)
-        return new, Sequences(*world[2:], action, reward, discount)
+        played = Sequences(state, observation, first, action, reward, discount)
+        return (after, new, env_state, ended), played
 
     world, played = jax.lax.scan(one, world, jax.random.split(key, steps))
     return world, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), played)
-
-
-def make_sequences(played, world) -> Sequences:
-    """Return the sequences of steps that `world` follows, as they are stored."""
-
-    def append(x, last):
-        return jnp.concatenate([x, last[:, None]], axis=1)
-
-    return played._replace(
-        state=played.state[:, 0],
-        observation=append(played.observation, world.observation),
-        first=append(played.first, world.first),
-    )
 
 
 def iterate(carry, key, config):
@@ -267,15 +201,9 @@ def iterate(carry, key, config):
     epsilons = rlaxlib.apex_epsilons(config.num_envs)
     world, played = act(agent, world, act_key, config.num_steps, config, epsilons)
     played = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), latest, played)
-    replay = add(replay, make_sequences(played, world))
+    replay = add(replay, played._replace(state=played.state[:, 0]))
     latest = jax.tree.map(lambda x: x[:, config.num_steps :], played)
-
-    def update(carry, key):
-        return learn(*carry, key, config), None
-
-    keys = jax.random.split(key, config.num_updates)
-    (agent, replay), _ = jax.lax.scan(update, (agent, replay), keys)
-    return agent, replay, world, latest
+    return *learn(agent, replay, key, config), world, latest
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -284,31 +212,24 @@ def improve(carry, key, config):
     keys = jax.random.split(key, config.iterations)
     carry, _ = jax.lax.scan(lambda x, key: (iterate(x, key, config), None), carry, keys)
     world = begin(key, config.eval_episodes, config)
-    epsilons = jnp.zeros(config.eval_episodes)
-    _, played = act(carry[0], world, key, config.episode_steps, config, epsilons)
+    epsilons, steps = jnp.zeros(config.eval_episodes), config.memory_length + 1
+    _, played = act(carry[0], world, key, steps, config, epsilons)
     return carry, jnp.mean(jnp.sum(played.reward, axis=1))
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def start(key, config):
-    """Initialise the network and an empty replay, and play the first burn-in."""
-    network_key, env_key, act_key = jax.random.split(key, 3)
-    world = begin(env_key, config.num_envs, config)
-    params = Network().init(network_key, *world[2:])
-    adam = optax.adam(config.learning_rate)
-    agent = Agent.create(
-        apply_fn=Network().apply, params=params, tx=adam, target_params=params
-    )
-    epsilons = rlaxlib.apex_epsilons(config.num_envs)
-    length = config.burn_in + config.num_steps
-    _, played = act(agent, world, act_key, length, config, epsilons)
-    empty = jax.tree.map(
-        lambda x: jnp.zeros((config.capacity, *x.shape[1:]), x.dtype),
-        make_sequences(played, world),
-    )
-    replay = Replay(empty, jnp.zeros(config.capacity), jnp.int32(0))
-    world, latest = act(agent, world, act_key, config.burn_in, config, epsilons)
-    return agent, replay, world, latest
+    """Initialise network, replay and environments, and play the first burn-in."""
+    world, adam = begin(key, config.num_envs, config), optax.adam(config.learning_rate)
+    (state, observation, _, first), apply = world, Network().apply
+    params = Network().init(key, state, observation, first)
+    agent = Agent.create(apply_fn=apply, params=params, tx=adam, target_params=params)
+    epsilons, steps = rlaxlib.apex_epsilons(config.num_envs), config.burn_in + 1
+    world, latest = act(agent, world, key, steps, config, epsilons)
+    shape = config.capacity, steps + config.num_steps
+    empty = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[2:]), x.dtype), latest)
+    empty = empty._replace(state=empty.state[:, 0])
+    return agent, Replay(empty, jnp.zeros(config.capacity)), world, latest
 
 
 def train(config: Config) -> list[tuple[int, float]]:

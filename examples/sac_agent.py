@@ -53,9 +53,8 @@ class Config:
     target_entropy: float = -1.0  # Target entropy, often minus the action size.
 
 
-SMALL = Config(
-    random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2
-)  # For tests.
+# Takes seconds, for tests.
+SMALL = Config(random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2)
 
 
 class Transition(NamedTuple):
@@ -148,10 +147,8 @@ def learn(agent, batch, key, config) -> Agent:
     grads = jax.grad(loss)(params, target_critic, batch, key, config)
     updates, opt_state = optax.adam(config.learning_rate).update(grads, opt_state)
     params = optax.apply_updates(params, updates)
-    target_critic = optax.incremental_update(
-        params["critic"], target_critic, config.tau
-    )
-    return Agent(params, target_critic, opt_state)
+    target = optax.incremental_update(params["critic"], target_critic, config.tau)
+    return Agent(params, target, opt_state)
 
 
 def make_agent(key, observation, config) -> Agent:
@@ -194,20 +191,16 @@ def run(loop, key, config, steps, random=False):
             action = jax.random.uniform(act_key, (ACTION_SIZE,), minval=-1.0)
         else:
             action = sample(agent.params["actor"], act_key, observation[None])[0][0]
-        next_observation, state, reward, terminated, _, info = env_step(
-            step_key, state, action
-        )
-        new = Transition(
-            *(observation, action, reward, 1.0 - terminated),
-            info["final_observation"],
-        )
+        after, state, reward, ended, _, info = env_step(step_key, state, action)
+        last = info["final_observation"]
+        new = Transition(observation, action, reward, 1.0 - ended, last)
         replay = jax.tree.map(lambda x, y: x.at[size].set(y), replay, new)
         size = size + 1
         if not random:
             indices = jax.random.randint(batch_key, (config.batch_size,), 0, size)
             batch = jax.tree.map(lambda x: x[indices], replay)
             agent = learn(agent, batch, learn_key, config)
-        return (agent, next_observation, state, replay, size), None
+        return (agent, after, state, replay, size), None
 
     return jax.lax.scan(step, loop, jax.random.split(key, steps))[0]
 

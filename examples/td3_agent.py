@@ -1,9 +1,8 @@
 """Train a TD3 agent on Pendulum.
 
-Twin delayed deep deterministic policy gradient (TD3) learns a deterministic policy. It
-keeps the policy from exploiting errors of the critics in three ways: targets take the
-minimum of two critics, target actions are smoothed with noise, and the policy is
-updated less often than the critics.
+TD3 keeps a deterministic policy from exploiting errors of the critics in three ways:
+targets take the minimum of two critics, target actions are smoothed with noise, and the
+policy is updated less often than the critics.
 
 - `rlaxlib.add_gaussian_noise`: the exploratory actions,
 - `rlaxlib.td3_target_action`: the target actions, smoothed with clipped noise,
@@ -11,9 +10,8 @@ updated less often than the critics.
 - `rlaxlib.dpg_loss`: the loss of the policy,
 - `rlaxlib.tree_select`: the delay of the policy.
 
-The environment of gymnax is compiled with the agent. A random agent returns about -1200
-in Pendulum, and the best return is about -150. Expect at least -200 in the final
-evaluation, after about 20 seconds on two cores.
+A random agent returns about -1200 in gymnax's Pendulum, and the best return is about
+-150. Expect at least -200 in the final evaluation, after about 20 seconds on two cores.
 
     python td3_agent.py --seed 1 --policy-period 1
 
@@ -56,9 +54,8 @@ class Config:
     policy_period: int = 2  # Critic updates per policy update.
 
 
-SMALL = Config(
-    random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2
-)  # For tests.
+# Takes seconds, for tests.
+SMALL = Config(random_steps=50, evaluations=2, eval_interval=50, eval_episodes=2)
 
 
 class Transition(NamedTuple):
@@ -112,12 +109,9 @@ class Networks(NamedTuple):
 def loss(params, target, batch, key, config):
     """Return the loss of critics and policy; each trains its own parameters."""
     smooth = jax.vmap(rlaxlib.td3_target_action, (0, 0, None, None))
-    a_t = smooth(
-        jax.random.split(key, len(batch.r_t)),
-        policy(target.actor, batch.observation_t),
-        config.target_noise,
-        config.target_clip,
-    )
+    keys = jax.random.split(key, len(batch.r_t))
+    a_t = policy(target.actor, batch.observation_t)
+    a_t = smooth(keys, a_t, config.target_noise, config.target_clip)
     q_t = jnp.min(values(target.critic, batch.observation_t, a_t), axis=0)
     targets = batch.r_t + config.discount * batch.discount_t * q_t
     q = values(params.critic, batch.observation_tm1, batch.a_tm1)
@@ -155,12 +149,8 @@ def learn(agent, batch, key, config) -> Agent:
         (params.actor, states.actor, target),
         (agent.params.actor, agent.opt_state.actor, agent.target),
     )
-    return Agent(
-        Networks(actor, params.critic),
-        target,
-        Networks(actor_state, states.critic),
-        count,
-    )
+    params = Networks(actor, params.critic)
+    return Agent(params, target, Networks(actor_state, states.critic), count)
 
 
 def make_agent(key, observation, config) -> Agent:
@@ -204,20 +194,16 @@ def run(loop, key, config, steps, random=False):
             action = policy(agent.params.actor, observation)
             action = rlaxlib.add_gaussian_noise(act_key, action, config.noise)
             action = jnp.clip(action, -1.0, 1.0)
-        next_observation, state, reward, terminated, _, info = env_step(
-            step_key, state, action
-        )
-        new = Transition(
-            *(observation, action, reward, 1.0 - terminated),
-            info["final_observation"],
-        )
+        after, state, reward, ended, _, info = env_step(step_key, state, action)
+        last = info["final_observation"]
+        new = Transition(observation, action, reward, 1.0 - ended, last)
         replay = jax.tree.map(lambda x, y: x.at[size].set(y), replay, new)
         size = size + 1
         if not random:
             indices = jax.random.randint(batch_key, (config.batch_size,), 0, size)
             batch = jax.tree.map(lambda x: x[indices], replay)
             agent = learn(agent, batch, learn_key, config)
-        return (agent, next_observation, state, replay, size), None
+        return (agent, after, state, replay, size), None
 
     return jax.lax.scan(step, loop, jax.random.split(key, steps))[0]
 

@@ -195,11 +195,8 @@ def test_data_are_better_than_random_and_worse_than_the_controller():
     assert np.all(np.abs(data.a_tm1) <= 1)
     assert -1100 < np.sum(data.r_t) / 20 < -600
 
-    def act(_, observation):
-        return iql_agent.controller(observation)[None]
-
     keys = jax.random.split(jax.random.key(1), 8)
-    episodes = jax.vmap(lambda key: iql_agent.play(key, act))(keys)
+    episodes = jax.vmap(lambda key: iql_agent.play(key, iql_agent.behave, 0.0))(keys)
     assert np.mean(np.sum(episodes.r_t, axis=1)) > -250
 
 

@@ -27,27 +27,17 @@ README = EXAMPLES / "README.md"
 START, END = "<!-- measured: start -->\n", "<!-- measured: end -->\n"
 HEADER = "| example | median | worst | seeds |\n|---|---:|---:|---:|\n"
 LOSSES = {"QR-DQN": ("qr_dqn", "21"), "ER-DQN": ("er_dqn", "11")}
-METHODS = {
-    "RND": "rnd",
-    "NGU": "ngu",
-    "counts": "count",
-    "bootstrapped": "bootstrapped",
-}
+METHODS = {"RND": "rnd", "NGU": "ngu", "counts": "count"}
 
 # Flags of the variants of an example; by default there is one without flags.
 VARIANTS = {
-    "deep_sea_bonuses": {
-        name: ("--method", method)
-        for name, method in {**METHODS, "ε-greedy": "none"}.items()
-    },
+    "deep_sea_bonuses": {name: ("--method", x) for name, x in METHODS.items()},
     "distributional_dqn": {"C51": ()}
     | {name: ("--loss", x, "--num-outputs", n) for name, (x, n) in LOSSES.items()},
-    "fql_agent": {"FQL": (), "BC": ("--bc",)},
     "iql_agent": {"IQL": (), "BC": ("--bc",)},
     "pop_art": {"with PopArt": (), "without": ("--no-popart",)},
     "qmix": {"QMIX": (), "VDN": ("--mixing-units", "0")},
 }
-COLUMNS = {"dpo_transformer": 2, "grpo_transformer": 2}  # Else 1, after the steps.
 
 
 def main(names: tuple[str, ...] = NAMES, seeds: int = 0) -> None:
@@ -90,9 +80,8 @@ def run(name: str, variant: str, flags: tuple[str, ...], seed: int) -> None:
         subprocess.run(command, check=True, capture_output=True, cwd=folder)
         with open(Path(folder) / f"{name}.csv", newline="") as file:
             (x_name, *columns), *rows = csv.reader(file)
-    column = COLUMNS.get(name, 1)
-    header = ["variant", "seed", x_name, columns[column - 1]]
-    lines = [[variant, seed, row[0], row[column]] for row in rows]
+    header = ["variant", "seed", x_name, columns[0]]
+    lines = [[variant, seed, row[0], row[1]] for row in rows]
     if name == "bandits":
         header[-1] = "regret"
         lines = [

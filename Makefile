@@ -40,33 +40,51 @@ MATRIX := tests/test_matrix.py
 PRINTED := tests/test_api.py::test_docstring_example_comes_out_as_printed
 BESIDE := $(CONTRACT) $(MATRIX) $(addprefix tests/,benchmarks docs examples truth)
 cover: .venv/with-test,reference  ## Check that tests of the topics cover all lines.
+cover trust-cover:
 	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) \
-		--deselect=$(PRINTED)
+		--deselect=$(PRINTED) $(END)
+
+# Reports of one commit: that of the last change of code.
+CODE := '*.py' '*.toml' Makefile
+EVIDENCE = .venv/evidence/$(shell git log -1 --format=%h -- $(CODE))$(shell \
+	git diff --quiet HEAD -- $(CODE) || echo -changed)
+report = --junitxml=$(EVIDENCE)/$(1).xml \
+	-o junit_suite_name="$$($(BIN)/python tests/evidence.py versions)"
+# After tests: their line in docs/trust.md, whether they passed or not.
+RECORD = ; status=$$?; $(BIN)/python tests/evidence.py write $(EVIDENCE); exit $$status
 
 # Tests compile as users do, but for those of transformations and of trainings.
-trust: export RLAXLIB_TRUST := 1
+PARTS := $(addprefix trust-,cover rows matrix trainings mutants)
+.PHONY: $(PARTS)
 trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.
-	$(MAKE) cover FAST=
-	$(TESTS) -m "not slow" $(PRINTED) \
-		$(filter-out $(MATRIX) tests/examples,$(BESIDE))
-	$(FAST) $(TESTS) $(MATRIX)
-	$(TRAINING) $(TESTS) -m "not slow" tests/examples
-	$(BIN)/python tests/mutants.py --write
+	RLAXLIB_TRUST=1 $(MAKE) --keep-going $(PARTS)
+trust-cover: FAST =
+trust-cover: END = $(call report,cover) $(RECORD)
+trust-rows:
+	$(TESTS) -m "not slow" $(PRINTED) $(filter-out $(MATRIX) tests/examples,$(BESIDE)) \
+		$(call report,rows) $(RECORD)
+trust-matrix:
+	$(FAST) $(TESTS) $(MATRIX) $(call report,matrix) $(RECORD)
+trust-trainings:
+	$(TRAINING) $(TESTS) -m "not slow" tests/examples $(call report,trainings) $(RECORD)
+trust-mutants:
+	$(BIN)/python tests/mutants.py --output $(EVIDENCE)/mutants.md $(RECORD)
 
 compat: compat-oldest compat-newest  ## Run the contract on the oldest and newest versions.
 
 # Versions of an environment of its own, in which the contract runs.
 compat-oldest: VERSIONS := jax==0.7.0 jaxlib==0.7.0 numpy==1.26.4
 compat-newest: VERSIONS := --upgrade jax jaxlib numpy
+compat-oldest compat-newest: BIN = .venv/$@/bin
 compat-oldest compat-newest:
 	$(PYTHON) -m venv .venv/$@
-	.venv/$@/bin/python -m pip install --quiet $(VERSIONS) --editable . \
+	$(BIN)/python -m pip install --quiet $(VERSIONS) --editable . \
 		absl-py chex hypothesis pytest pytest-cov pytest-xdist
-	XLA_FLAGS="$$(.venv/$@/bin/python tests/compiler.py)" .venv/$@/bin/python -m pytest \
-		--numprocesses=logical -m "not slow" $(CONTRACT)
+	$(FAST) $(BIN)/python -m pytest --numprocesses=logical -m "not slow" $(CONTRACT) \
+		$(call report,$@) $(RECORD)
 
 examples: .venv/with-test  ## Train the agents of all examples, and test their returns.
-	$(BIN)/python -m pytest -m slow tests/examples
+	$(BIN)/python -m pytest -m slow tests/examples $(call report,examples) $(RECORD)
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; within an hour.
 	$(TRAINING) PYTHONPATH=examples $(BIN)/python -m zoo

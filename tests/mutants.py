@@ -6,7 +6,7 @@ A mutant is the library with one change: an operator, a constant, two swapped ar
 a dropped `stop_gradient` or `where`. It is killed if a test fails in the file that
 mirrors the changed one, or in the contract of the changed function. The script lists
 the mutants that live, those that change no result too, and fails if fewer than 95 % are
-killed. `--write` puts the list into `docs/trust.md`.
+killed. `--output` writes the list to a file.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import functools
 import os
 import pathlib
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -202,7 +201,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=random.randrange(1000))
     parser.add_argument("--only", default="", help="part of the name of files")
-    parser.add_argument("--write", action="store_true", help="to docs/trust.md")
+    parser.add_argument("--output", type=pathlib.Path, help="file for the list")
     options = parser.parse_args()
     print(f"--count {options.count} --seed {options.seed}", flush=True)
     files = sorted(file for file in LIBRARY.rglob("*.py") if options.only in str(file))
@@ -220,12 +219,9 @@ def main() -> None:
     if lived:
         lines = [f"{lines[0]} These live:", "", *(f"- `{each}`" for each in lived)]
     print(lines[0])
-    if options.write:
-        page = ROOT / "docs/trust.md"
-        text, found = page.read_text(encoding="utf-8"), "\n".join(lines)
-        marks = r"(?<=<!-- mutants: start -->\n).*?(?=\n<!-- mutants: end -->)"
-        text = re.sub(marks, lambda _: found, text, flags=re.S)
-        page.write_text(text, encoding="utf-8")
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.exit(share < ENOUGH)
 
 

@@ -95,11 +95,17 @@ class Inputs(NamedTuple):
     multiplier: jax.Array
 
 
-def inputs_of(params, batch, multiplier):
-    """Return advantages and targets of rewards and of costs."""
+def inputs_of(params, batch, multiplier, weight):
+    """Return advantages and targets of rewards and of costs, which have a weight."""
     v_tm1, v_t = (forward(params.values, s) for s in (batch.s_tm1, batch.s_t))
     logits = forward(params.policy, batch.s_tm1)
-    values = v_tm1[..., 0], v_t[..., 0], cost(batch), v_tm1[..., 1], v_t[..., 1]
+    values = (
+        v_tm1[..., 0],
+        v_t[..., 0],
+        weight * cost(batch),
+        v_tm1[..., 1],
+        v_t[..., 1],
+    )
     batch = Constrained(*batch, logits, *values)
     costs = {"r_t": batch.c_t, "v_tm1": batch.cost_v_tm1, "v_t": batch.cost_v_t}
     adv_t, target = gradients.advantages(batch, 0.95)
@@ -125,13 +131,14 @@ def epochs(loss, optimizer=OPTIMIZER):
     return update
 
 
-def agent(task, update, optimizer=OPTIMIZER):
+def agent(task, update, optimizer=OPTIMIZER, weight=1.0):
     """Return an agent with a multiplier of the cost, if the task has one.
 
     Args:
         task: Environment.
         update: Function of a state and inputs to the next state.
         optimizer: Optimizer.
+        weight: Weight of the costs that the learner sees.
     """
     controller = rlaxlib.pid_lagrangian(LIMIT, 0.1, 0.01, 0.01)
 
@@ -144,7 +151,7 @@ def agent(task, update, optimizer=OPTIMIZER):
 
     def learn(learner, key, batch):
         state, integral, multiplier = learner
-        x = inputs_of(state.params, batch, multiplier)
+        x = inputs_of(state.params, batch, multiplier, weight)
         episode = x.excess + LIMIT
         return update(state, x), *lagrange(episode, integral)
 
@@ -257,6 +264,7 @@ def entry(recipe, update, fails=("reward", "bootstrap")):
         best=task.best,
         states=1.1,
         fails=fails,
+        without={"the cost": online(task, agent(task, update, weight=0.0), **options)},
     )
 
 

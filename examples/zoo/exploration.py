@@ -16,7 +16,7 @@ from zoo.networks import forward, mlp
 from zoo.tasks import Task
 from zoo.training import Agent, Batch, Entry, State, begin, descend, online
 
-CELLS = 14
+CELLS, ACTIONS = 12, 3  # One of 100,000 random episodes opens the lock.
 FEATURES = 16
 HIDDEN = 32
 HEADS = 10
@@ -37,11 +37,11 @@ class Lock(NamedTuple):
 
 
 def lock():
-    """Return a lock of 12 cells: one action goes on, the other one to the start.
+    """Return a lock of `CELLS` cells: one action goes on, others to the start.
 
     Which action goes on differs between cells. After the last cell comes the first.
     """
-    right = jax.random.bernoulli(jax.random.key(7), shape=(CELLS,))
+    right = jax.random.randint(jax.random.key(7), (CELLS,), 0, ACTIONS)
 
     def step(_, state, a):
         on = a == right[state.cell]
@@ -55,13 +55,13 @@ def lock():
 
     limit = 3 * CELLS // 2
     return Task(
-        about=f"Lock: 1 for {CELLS} right actions in a row",
+        about=f"Lock: 1 for {CELLS} right actions in a row, each one of {ACTIONS}",
         reset=lambda key: Lock(jnp.array(0), jax.random.uniform(key), jnp.array(0)),
         observe=observe,
         step=step,
         limit=limit,
-        actions=2,
-        random=(1 + (limit - CELLS) / 2) / 2**CELLS,
+        actions=ACTIONS,
+        random=(1 + (limit - CELLS) * (1 - 1 / ACTIONS)) / ACTIONS**CELLS,
         best=1.0,
         discount=0.99,
     )
@@ -104,6 +104,7 @@ def agent(
     moments=(),
     repeats=REPEATS,
     rate=2e-2,
+    scale=0.0,
 ):
     """Return an ε-greedy agent.
 
@@ -117,13 +118,15 @@ def agent(
         moments: First moments of the bonus.
         repeats: Updates from the same batch and bonus.
         rate: Learning rate at the start; it falls to 0.
+        scale: Scale of the first action values. Random ones explore: those above 0 are
+            optimistic.
     """
     optimizer = optax.adam(optax.linear_schedule(rate, 0.0, REPEATS * UPDATES))
 
     def init(key):
         keys = jax.random.split(key, len(networks))
         params = {
-            name: mlp(key, *sizes)
+            name: mlp(key, *sizes, scale=scale if name == "q" else 1.0)
             for key, (name, sizes) in zip(keys, networks.items(), strict=True)
         }
         return Learner(begin(params, optimizer), moments)
@@ -154,16 +157,18 @@ def flat(batch):
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
-def entry(names, agent, fails=("reward", "bootstrap"), **options):
-    """Return an entry on the lock."""
+def entry(names, agent, without, fails=("reward", "bootstrap"), **options):
+    """Return an entry on the lock, with agents that lack a part."""
+    options = {"updates": UPDATES, "num": NUM} | options
     return Entry(
         recipe=", ".join(f"exploration.{name}" for name in names.split()),
-        run=online(TASK, agent, **({"updates": UPDATES, "num": NUM} | options)),
+        run=online(TASK, agent, **options),
         about=TASK.about,
         random=TASK.random,
         best=TASK.best,
         states=0.9,
         fails=fails,
+        without={part: online(TASK, x, **options) for part, x in without.items()},
     )
 
 
@@ -185,7 +190,7 @@ def rnd_features(params, s):
     return forward(params, cells(s))
 
 
-def rnd_bonus(params, batch, moments, weight=4.0):
+def rnd_bonus(params, batch, moments, weight=16.0):
     args = params["rnd"], RANDOM, rnd_features, batch, moments
     rewards, moments = recipes.rnd_rewards(*args)
     return batch._replace(r_t=batch.r_t + weight * rewards), moments
@@ -216,9 +221,17 @@ def two_values(params, s):
     return x[..., :A], x[..., A], x[..., A + 1]
 
 
-def rnd_ppo():
-    """Return an agent that samples its policy, with several updates for each stream."""
-    optimizer = optax.adam(optax.linear_schedule(5e-3, 0.0, EPOCHS * UPDATES))
+def rnd_ppo(weight=1.0):
+    """Return an agent that samples its policy, with several updates for each stream.
+
+    Intrinsic rewards have a `weight`.
+    """
+    # The predictor is slow, so that novelty lasts until the policy finds it.
+    optimizers = {
+        name: optax.adam(optax.linear_schedule(rate, 0.0, EPOCHS * UPDATES))
+        for name, rate in (("policy", 5e-3), ("rnd", 3e-4))
+    }
+    optimizer = optax.multi_transform(optimizers, {name: name for name in optimizers})
 
     def init(key):
         keys = jax.random.split(key)
@@ -241,7 +254,7 @@ def rnd_ppo():
         # A stream is an episode: after its end comes a first observation, as at its
         # begin.
         intrinsic_v_t = jnp.roll(intrinsic_v_tm1, -1, axis=1)
-        values = logits, v_tm1, v_t, rewards, intrinsic_v_tm1, intrinsic_v_t
+        values = logits, v_tm1, v_t, weight * rewards, intrinsic_v_tm1, intrinsic_v_t
         batch = NovelStream(*batch, *values)
 
         def loss(params):
@@ -352,38 +365,49 @@ RND_NETWORKS = NETWORKS | {"rnd": (CELLS, HIDDEN, FEATURES)}
 STREAMS = {"steps": TASK.limit}
 REPLAY = {"steps": TASK.limit, "replay": 128, "repeats": REPEATS}
 
+INTRINSIC = "the intrinsic reward"
+
+
+def icm_agent(bonus):
+    networks = NETWORKS | EMBEDDING | {"forward": (FEATURES + A, HIDDEN, FEATURES)}
+    return agent(icm, networks, bonus)
+
+
+def ngu_agent(**options):
+    networks, moments = RND_NETWORKS | EMBEDDING, jnp.array([0.0, 1.0])
+    return agent(partial(ngu, **options), networks, ngu_bonus, moments=moments)
+
+
+def bootstrapped_agent(scale=1.0):
+    """Return an agent whose heads have first values of a scale, 0 for equal heads."""
+    networks = {"torso": (CELLS, HIDDEN), "q": (HIDDEN, HEADS * A)}
+    # With a rate of 0.02, some seeds end below 1.
+    options = {"best": mean_q, "repeats": 1, "rate": 1e-2, "scale": scale}
+    return agent(bootstrapped_dqn, networks, q=episode_q, **options)
+
+
 ENTRIES = {
     "rnd": entry(
         "rnd rnd_rewards",
         agent(rnd, RND_NETWORKS, rnd_bonus, moments=RND_STATE),
+        {INTRINSIC: agent(rnd, RND_NETWORKS)},
         **STREAMS,
     ),
-    "rnd_ppo": entry("rnd_ppo", rnd_ppo(), **STREAMS),
+    "rnd_ppo": entry("rnd_ppo", rnd_ppo(), {INTRINSIC: rnd_ppo(0.0)}, **STREAMS),
     "icm": entry(
-        "icm",
-        agent(
-            icm,
-            NETWORKS | EMBEDDING | {"forward": (FEATURES + A, HIDDEN, FEATURES)},
-            icm_bonus,
-        ),
-        **STREAMS,
+        "icm", icm_agent(icm_bonus), {INTRINSIC: icm_agent(no_bonus)}, **STREAMS
     ),
     "ngu": entry(
         "ngu_embedding ngu_rewards ngu",
-        agent(ngu, RND_NETWORKS | EMBEDDING, ngu_bonus, moments=jnp.array([0.0, 1.0])),
+        ngu_agent(),
+        {INTRINSIC: ngu_agent(beta=0.0)},
         fails=("reward",),  # Without a bootstrap, novelty is a reward of the next step.
         **STREAMS,
     ),
     "bootstrapped_dqn": entry(
         "bootstrapped_dqn",
-        agent(
-            bootstrapped_dqn,
-            {"torso": (CELLS, HIDDEN), "q": (HIDDEN, HEADS * A)},
-            q=episode_q,
-            best=mean_q,
-            repeats=1,
-            rate=1e-2,  # With 0.02, some seeds end below 1.
-        ),
+        bootstrapped_agent(),
+        {"heads that differ": bootstrapped_agent(scale=0.0)},
         **REPLAY,
     ),
 }

@@ -1,8 +1,8 @@
 """The zoo's cures of networks that cannot learn: DQN on the corridor, with dead units.
 
 All hidden units begin with a bias so low that they are 0 for all inputs, and have no
-gradient. Without a cure all states have the same values, and the worst of five seeds
-goes to the near end.
+gradient. Without a cure all states have the same values. The action that goes on
+differs from cell to cell, so that one action for all states goes back and forth.
 """
 
 import jax
@@ -16,7 +16,17 @@ from zoo.networks import mlp
 from zoo.tasks import corridor
 from zoo.training import Agent, Entry, begin, descend, online
 
-TASK = corridor()
+
+def winding():
+    """Return the corridor, in every second cell of which actions are swapped."""
+    straight = corridor()
+    return straight._replace(
+        about=f"{straight.about}; actions are swapped in every second cell",
+        step=lambda key, x, a: straight.step(key, x, jnp.where(x % 2 == 0, 1 - a, a)),
+    )
+
+
+TASK = winding()
 A = TASK.actions
 HIDDEN = 32
 UPDATES = 2000
@@ -113,16 +123,18 @@ def l2_init(first, params, target, batch):
 WEIGHT = 1e-3
 
 
-def entry(name, agent):
+def entry(name, own):
     """Return an entry on the corridor."""
+    options = {"updates": UPDATES, "steps": 1, "replay": 64}
     return Entry(
         recipe=f"plasticity.{name}",
-        run=online(TASK, agent, updates=UPDATES, steps=1, replay=64),
+        run=online(TASK, own, **options),
         about=f"{TASK.about}; all hidden units are dead at first",
         random=TASK.random,
         best=TASK.best,
         states=0.95,
         fails=("reward", "bootstrap"),
+        without={"the cure": online(TASK, agent(plain), **options)},
     )
 
 

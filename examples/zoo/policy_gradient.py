@@ -116,9 +116,12 @@ def agent(network, loss, period=1, rate=None, extra=None, after=None):
     )
 
 
-def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):
-    """Return an entry, whose sampled actions go nine tenths of the way to the best."""
-    options = {"updates": 300, "num": 32, "steps": 10} | options
+def entry(recipe, task, agent, fails=("reward", "bootstrap"), without=None, **options):
+    """Return an entry, whose sampled actions go nine tenths of the way to the best.
+
+    `without` has agents that lack a part.
+    """
+    options, parts = {"updates": 300, "num": 32, "steps": 10} | options, without or {}
     return Entry(
         recipe=f"policy_gradient.{recipe}",
         run=online(task, agent, **options),
@@ -127,6 +130,7 @@ def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):
         best=task.best,
         states=task.random + 0.9 * (task.best - task.random),
         fails=fails,
+        without={part: online(task, x, **options) for part, x in parts.items()},
     )
 
 
@@ -309,25 +313,25 @@ def muesli(task):
     return agent(with_q(task), loss, rate=0.1, extra=extra, after=after)
 
 
-# --- A mask of legal actions: PPO on a corridor with a trap. ---
+# --- A mask of legal actions: PPO on a corridor where most actions end the episode. ---
 
 
 def trapped():
-    """Return the corridor with a third action, which ends the episode where illegal.
+    """Return the corridor with 16 actions, of which each cell has two legal ones.
 
-    It is legal in every second cell, where it goes on as the second action does.
+    These go back and on. An illegal action ends the episode.
     """
 
     def step(key, x, a):
-        after, reward, over = CORRIDOR.step(key, x, jnp.minimum(a, 1))
-        illegal = (a == 2) & (x % 2 == 0)
+        after, reward, over = CORRIDOR.step(key, x, a % 2)
+        illegal = a // 2 != x
         return after, jnp.where(illegal, 0.0, reward), over | illegal
 
     return CORRIDOR._replace(
-        about=f"{CORRIDOR.about}; an action is illegal in every second cell",
+        about=f"{CORRIDOR.about}; 14 of 16 actions are illegal, and end the episode",
         step=step,
-        actions=3,
-        random=0.26,
+        actions=16,
+        random=0.0,
     )
 
 
@@ -336,20 +340,22 @@ TRAPPED = trapped()
 
 def legal(s):
     """Return which actions are legal, [..., A]."""
-    odd = jnp.sum(s[..., 1::2], axis=-1, keepdims=True) > 0
-    return jnp.concatenate([jnp.ones((*s.shape[:-1], 2), bool), odd], axis=-1)
+    return jnp.repeat(s > 0, 2, axis=-1)
 
 
-def masked_ppo():
+def masked_ppo(has_mask=True):
     """Return an agent whose logits are masked when it acts, and by the recipe."""
     init, apply = with_value(TRAPPED)
 
+    def mask(s):
+        return legal(s) | (not has_mask)
+
     def acting(params, s):
         logits, v = apply(params, s)
-        return jnp.where(legal(s), logits, jnp.finfo(logits.dtype).min), v
+        return jnp.where(mask(s), logits, jnp.finfo(logits.dtype).min), v
 
     def loss(params, target, batch, extra):
-        batch = SimpleNamespace(**batch._asdict(), action_mask=legal(batch.s_tm1))
+        batch = SimpleNamespace(**batch._asdict(), action_mask=mask(batch.s_tm1))
         return recipes.masked_ppo(params, apply, batch)
 
     return agent(Network(init, acting), loss, period=EPOCHS)
@@ -365,7 +371,13 @@ ENTRIES = {
     ),
     "acer": entry("acer", CORRIDOR, acer(), ALL, repeats=EPOCHS),
     "ppo": entry("ppo", CATCH, surrogate(recipes.ppo), repeats=EPOCHS),
-    "masked_ppo": entry("masked_ppo", TRAPPED, masked_ppo(), repeats=EPOCHS),
+    "masked_ppo": entry(
+        "masked_ppo",
+        TRAPPED,
+        masked_ppo(),
+        without={"the mask": masked_ppo(has_mask=False)},
+        repeats=EPOCHS,
+    ),
     "recurrent_ppo": recurrent.ENTRY,
     "ppo_penalty": entry(
         "ppo_penalty, kl_coefficient", CATCH, ppo_penalty(), repeats=EPOCHS

@@ -1,5 +1,6 @@
 """The zoo's R2D2: a recurrent network, on a task of memory."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -94,7 +95,7 @@ def apply(params, state, s, first):
 # --- The loop. ---
 
 
-def act(params, key, carry, epsilon):
+def act(params, key, carry, epsilon, has_memory):
     """Take a step in one environment: the next carry, and what to remember."""
     act_key, step_key = jax.random.split(key)
     env, state = carry
@@ -103,15 +104,15 @@ def act(params, key, carry, epsilon):
     a = rlaxlib.epsilon_greedy(epsilon).sample(act_key, q)
     env, reward, over = step(step_key, env, a)
     row = Sequences(s, a, reward, DISCOUNT * ~over, state, valid)
-    return (env, jnp.where(valid, after, 0.0)), row
+    return (env, jnp.where(valid & has_memory, after, 0.0)), row
 
 
-def play(params, key, carry, epsilon, steps):
+def play(params, key, carry, epsilon, steps, has_memory):
     """Take steps in environments: the next carry, and streams, [N, T]."""
 
     def stream(carry, key):
         return jax.lax.scan(
-            lambda carry, key: act(params, key, carry, epsilon),
+            lambda carry, key: act(params, key, carry, epsilon, has_memory),
             carry,
             jax.random.split(key, steps),
         )
@@ -123,9 +124,10 @@ def begin_episodes(key, num):
     return jax.vmap(reset)(jax.random.split(key, num)), jnp.zeros((num, HIDDEN))
 
 
-def evaluate(params, key):
+def evaluate(params, key, has_memory):
     """Return the mean return of 64 episodes."""
-    _, rows = play(params, key, begin_episodes(key, 64), 0.0, LENGTH)
+    carry = begin_episodes(key, 64)
+    _, rows = play(params, key, carry, 0.0, LENGTH, has_memory)
     first = jnp.cumsum(~rows.sample_mask, axis=1) == 0
     return jnp.mean(jnp.sum(rows.r_t * first, axis=1))
 
@@ -142,11 +144,19 @@ def draw(key, memory, end):
     return cut._replace(s=drawn.s, state=drawn.state[:, 0], probability=probability)
 
 
-def run(key, fault):
-    """Return a run: an update is a step in all environments, an update."""
+def run(key, fault, has_memory=True):
+    """Return a run: an update is a step in all environments, an update.
+
+    Without its memory, a network begins anew at each step.
+    """
+
+    def reading(params, state, s, first):
+        return apply(params, state, s, first | (not has_memory))
+
     init_key, run_key, eval_key = jax.random.split(key, 3)
     learner = begin(init(init_key), OPTIMIZER)
-    carry, memory = play(learner.params, key, begin_episodes(key, NUM), 1.0, WINDOW + 1)
+    carry = begin_episodes(key, NUM)
+    carry, memory = play(learner.params, key, carry, 1.0, WINDOW + 1, has_memory)
     memory = jax.tree.map(
         lambda x: jnp.pad(x, [(0, 0), (0, UPDATES)] + [(0, 0)] * (x.ndim - 2)), memory
     )
@@ -154,7 +164,7 @@ def run(key, fault):
     def update(state, index):
         learner, carry, memory = state
         act_key, draw_key = jax.random.split(jax.random.fold_in(run_key, index))
-        carry, rows = play(learner.params, act_key, carry, EPSILON, 1)
+        carry, rows = play(learner.params, act_key, carry, EPSILON, 1, has_memory)
         memory = jax.tree.map(
             lambda old, new: jax.lax.dynamic_update_slice_in_dim(
                 old, new, WINDOW + 1 + index, axis=1
@@ -168,13 +178,13 @@ def run(key, fault):
         )
 
         def loss(params):
-            return recipes.r2d2(params, learner.target, apply, batch, 3, BURN_IN)[0]
+            return recipes.r2d2(params, learner.target, reading, batch, 3, BURN_IN)[0]
 
         return descend(learner, loss, OPTIMIZER, PERIOD), carry, memory
 
     return Run(
         *((learner, carry, memory), update, jnp.arange(UPDATES)),
-        lambda state: evaluate(state[0].params, eval_key),
+        lambda state: evaluate(state[0].params, eval_key, has_memory),
     )
 
 
@@ -186,4 +196,5 @@ ENTRY = Entry(
     best=1.0,
     states=0.95,
     fails=("reward", "bootstrap"),
+    without={"its memory": partial(run, has_memory=False)},
 )

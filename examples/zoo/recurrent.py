@@ -1,5 +1,6 @@
 """The zoo's recurrent PPO: on R2D2's task of memory, from fresh streams."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -64,13 +65,17 @@ def apply(params, state, s, first):
     )
 
 
-def play(params, key, carry, steps, best=False):
-    """Take steps in environments: the next carry, and streams."""
+def play(params, key, carry, steps, best=False, has_memory=True):
+    """Take steps in environments: the next carry, and streams.
+
+    Without its memory, a network begins anew at each step.
+    """
 
     def act(carry, key):
         act_key, step_key = jax.random.split(key)
         env, state = carry
-        s, first, valid = observe(env), env[0] == 0, env[0] < LENGTH
+        s, valid = observe(env), env[0] < LENGTH
+        first = (env[0] == 0) | (not has_memory)
         after, (logits, v) = unit(params, jnp.where(first, 0.0, state), s)
         sampled = rlaxlib.softmax().sample(act_key, logits)
         a = jnp.where(best, jnp.argmax(logits), sampled)
@@ -88,14 +93,15 @@ def begin_episodes(key, num):
     return jax.vmap(reset)(jax.random.split(key, num)), jnp.zeros((num, HIDDEN))
 
 
-def evaluate(params, key):
+def evaluate(params, key, has_memory):
     """Return the mean return of 64 episodes."""
-    _, rows = play(params, key, begin_episodes(key, 64), LENGTH, best=True)
+    carry = begin_episodes(key, 64)
+    _, rows = play(params, key, carry, LENGTH, True, has_memory)
     first = jnp.cumsum(~rows.sample_mask, axis=1) == 0
     return jnp.mean(jnp.sum(rows.r_t * first, axis=1))
 
 
-def run(key, fault):
+def run(key, fault, has_memory=True):
     """Return a run: an update is a stream of all environments, and its epochs."""
     init_key, run_key, eval_key = jax.random.split(key, 3)
     learner = begin(init(init_key), OPTIMIZER)
@@ -104,7 +110,9 @@ def run(key, fault):
         learner, carry = state
         state = carry[1]
         play_key = jax.random.fold_in(run_key, index)
-        carry, rows = play(learner.params, play_key, carry, STEPS + 1)
+        carry, rows = play(
+            learner.params, play_key, carry, STEPS + 1, has_memory=has_memory
+        )
         rows = rows._replace(
             r_t=fault.reward * rows.r_t, discount_t=fault.bootstrap * rows.discount_t
         )
@@ -127,8 +135,12 @@ def run(key, fault):
 
     return Run(
         *((learner, begin_episodes(key, NUM)), update, jnp.arange(UPDATES)),
-        lambda state: evaluate(state[0].params, eval_key),
+        lambda state: evaluate(state[0].params, eval_key, has_memory),
     )
 
 
-ENTRY = ENTRY._replace(recipe="policy_gradient.recurrent_ppo", run=run)
+ENTRY = ENTRY._replace(
+    recipe="policy_gradient.recurrent_ppo",
+    run=run,
+    without={"its memory": partial(run, has_memory=False)},
+)

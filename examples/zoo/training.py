@@ -59,8 +59,8 @@ class Entry(NamedTuple):
     random: float  # What random actions, or the first parameters, return.
     best: float  # What the best policy returns.
     states: float  # What the worst of five seeds reaches at least.
-    fails: tuple[str, ...]  # Faults that take it below: names of `FAULTS`.
-    # Runs that lack a part of the algorithm, by its name, which stay below, too.
+    fails: tuple[str, ...]  # Names of `FAULTS` that take the median of five below.
+    # Runs without the part that the algorithm adds, by its name, which do so, too.
     without: Mapping[str, Callable[[jax.Array, Fault], Run]] = MappingProxyType({})
 
 

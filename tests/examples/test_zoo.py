@@ -1,4 +1,4 @@
-"""Test the zoo: all recipes are in it, reach what they state, and fall with a fault."""
+"""Test the zoo: all recipes are in it, reach their bar, and do not with a fault."""
 
 import functools
 import inspect
@@ -108,7 +108,7 @@ def test_one_update_returns_what_it_takes_and_is_finite(name, part):
 
 @pytest.mark.trust
 @pytest.mark.parametrize("name", ENTRIES)
-def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
+def test_five_seeds_reach_the_bar_and_the_median_with_a_fault_does_not(name):
     entry = ENTRIES[name]
     assert entry.fails
     # One program trains without a fault and with those that are factors.
@@ -121,16 +121,16 @@ def test_five_seeds_reach_what_is_stated_and_with_a_fault_one_does_not(name):
 
     each_seed = jax.vmap(score, (None, None, 0))
     program = jax.jit(jax.vmap(each_seed, (0, 0, None)))
-    whole, *faulty = np.min(program(made[:, 0], made[:, 1], keys), axis=1)
-    assert whole >= entry.states
+    whole, *faulty = program(made[:, 0], made[:, 1], keys)
+    assert np.min(whole) >= entry.states
     if "gradient" in entry.fails:
         factors.append("gradient")
-        faulty.append(train(entry, "gradient", seed=1)[:, -1].min())
+        faulty.append(train(entry, "gradient", seed=1)[:, -1])
     for part, run in entry.without.items():
         factors.append(part)
-        faulty.append(train(entry._replace(run=run), seed=1)[:, -1].min())
-    for fault, worst in zip(factors, faulty, strict=True):
-        assert not worst >= entry.states, fault
+        faulty.append(train(entry._replace(run=run), seed=1)[:, -1])
+    for fault, reached in zip(factors, faulty, strict=True):
+        assert not np.median(reached) >= entry.states, fault
 
 
 def test_results_are_those_of_the_entries_and_have_curves():

@@ -43,10 +43,13 @@ def test_layouts_hold_the_same_numbers():
 
 def test_the_page_has_a_row_for_each_comparison(rlax, monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "STEPS", steps.STEPS[:1])
-    monkeypatch.setattr(growth, "GROWTH", [growth.GROWTH[1]._replace(sizes=(4,))])
-    layouts = growth.layouts
-    monkeypatch.setattr(growth, "layouts", lambda library, _: layouts(library, 3))
-    monkeypatch.setattr(memory, "SOFTMAX", memory.SOFTMAX[:1])
+    negative = jax.numpy.negative, (np.ones(3, np.float32),)
+    row = growth.Growth("n", (4,), lambda library, _: negative)
+    monkeypatch.setattr(growth, "GROWTH", [row])
+    layouts = {"batch": negative, "time": negative}
+    monkeypatch.setattr(growth, "layouts", lambda library, _: layouts)
+    monkeypatch.setattr(memory, "SOFTMAX", memory.SOFTMAX[2:3])
+    monkeypatch.setattr(memory, "HEADS", {"logits": memory.HEADS["logits"]})
     monkeypatch.setattr(command, "LARGE", (32, 8, 64))
     monkeypatch.setattr(command, "SMALL", (16, 8, 64))
     monkeypatch.setattr(jax, "clear_caches", lambda: None)

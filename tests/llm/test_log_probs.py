@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from contract import x64
 from experience import close
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -39,10 +38,36 @@ def plain(hidden, head, tokens, **settings):
     return rlaxlib.token_log_probs(logits, tokens, **settings)
 
 
-def exact(hidden, head, tokens, **settings):
-    with x64(True):
-        hidden, head = (jnp.asarray(x, jnp.float64) for x in (hidden, head))
-        return rlaxlib.token_log_probs(hidden @ head, tokens, **settings)
+def definition(hidden, head, tokens, bias=0, temperature=1, kept=None, soft_cap=None):
+    """Return what `weighted_sum` does, from whole logits in float64."""
+    hidden, head, bias, tau = map(np.float64, (hidden, head, bias, temperature))
+    tau, vocabulary = np.reshape(tau, (-1, 1)), np.arange(head.shape[1])
+    x, derivative = hidden @ head + bias, 1.0
+    if soft_cap:
+        x = soft_cap * np.tanh(x / soft_cap)
+        derivative = 1 - (x / soft_cap) ** 2
+    p = np.exp(x / tau)
+    if kept is not None:
+        p *= np.any(kept[..., None] == vocabulary, axis=1)
+    log_probs = x / tau - np.log(np.sum(p, axis=1, keepdims=True))
+    p /= np.sum(p, axis=1, keepdims=True)
+    entropy = -np.sum(p * log_probs, axis=1, keepdims=True)
+    counts = np.sum(tokens.reshape(STEPS, -1, 1) == vocabulary, axis=1)
+    number = np.sum(counts, axis=1, keepdims=True)
+    w, v = np.float64(WEIGHTS)[..., None]
+    value = np.sum(w * counts * log_probs) + np.sum(v * entropy)
+    d_z = w * (counts - number * p) - v * p * (log_probs + entropy)
+    d_x = d_z / tau * derivative
+    d_tau = -np.sum(d_z * x / tau**2, axis=1)
+    return value, (d_x @ head.T, hidden.T @ d_x, np.sum(d_x, axis=0), d_tau)
+
+
+def assert_close(found, expected, **tolerances):
+    """Compare a value and its first gradients with those of the definition."""
+    (value, gradients), (right, slopes) = jax.device_get(found), expected
+    close(value, right, **tolerances)
+    for one, other in zip(gradients, slopes, strict=False):
+        close(one, other, **tolerances)
 
 
 def total(function, **settings):
@@ -97,7 +122,8 @@ def test_log_probs_of_half_precision_logits_are_float32():
     logits = jnp.asarray(RNG.normal(size=(STEPS, VOCABULARY)), jnp.bfloat16)
     log_prob = token_log_probs(logits, TOKENS).log_prob
     assert log_prob.dtype == jnp.float32
-    expected = exact(np.eye(STEPS), np.float32(logits), TOKENS).log_prob
+    wide = np.float64(logits)
+    expected = wide[np.arange(STEPS), TOKENS] - np.log(np.sum(np.exp(wide), axis=1))
     close(log_prob, expected)
 
 
@@ -165,20 +191,12 @@ each_function = pytest.mark.parametrize("function", BOTH, ids=["logits", "hidden
 
 @each_function
 @pytest.mark.parametrize(
-    ("dtype", "size"),
-    [(np.int8, 128), (np.uint8, 256), (np.uint8, 300), (np.uint16, 65536)],
+    ("dtype", "size"), [(np.int8, 128), (np.uint8, 300), (np.uint16, 65536)]
 )
 def test_tokens_may_have_a_dtype_that_does_not_hold_the_size(function, dtype, size):
     logits = np.linspace(-1, 1, size, dtype=np.float32)
-    tokens = np.array(100, dtype)
-
-    @jax.jit
-    def log_probs(*tokens):
-        return [function(logits, each).log_prob for each in tokens]
-
-    found, expected = log_probs(tokens, np.int32(tokens))
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found, expected)
+    found = jax.jit(function)(logits, np.array(100, dtype)).log_prob
+    close(found, [logits[100] - np.log(np.sum(np.exp(np.float64(logits))))])
 
 
 @each_function
@@ -187,25 +205,27 @@ def test_impossible_tokens_have_probability_0_and_no_gradient(function):
 
     @jax.jit
     def outputs(logits, token):
-        def log_prob(logits):
-            found = function(logits, token, temperature=0.5, with_entropy=True)
+        def log_prob(logits, temperature):
+            settings = {"temperature": temperature, "with_entropy": True}
+            found = function(logits, token, **settings)
             return found.log_prob[0], found.entropy[0]
 
-        return jax.value_and_grad(log_prob, has_aux=True)(logits)
+        return jax.value_and_grad(log_prob, (0, 1), has_aux=True)(logits, 0.5)
 
     p = np.exp(2.0) / (np.exp(2.0) + 1)
     for mark in np.float32([-np.inf, -3.4e38, -65504.0, -1e9]):
         logits = np.float32([1.0, mark, 0.0])
-        (log_prob, entropy), gradient = outputs(logits, np.array(0))
+        (log_prob, entropy), (gradient, _) = outputs(logits, np.array(0))
         close(log_prob, np.log(p))
         close(entropy, -p * np.log(p) - (1 - p) * np.log(1 - p))
         close(gradient, [2 * (1 - p), 0, -2 * (1 - p)])
-        (log_prob, _), gradient = outputs(logits, np.array(1))
+        (log_prob, _), (gradient, _) = outputs(logits, np.array(1))
         assert log_prob == -np.inf
         np.testing.assert_array_equal(gradient, 0)
-        (log_prob, entropy), gradient = outputs(np.full_like(logits, mark), np.array(0))
+        logits = np.full_like(logits, mark)
+        (log_prob, entropy), gradients = outputs(logits, np.array(0))
         assert log_prob == entropy == 0
-        np.testing.assert_array_equal(gradient, 0)
+        assert not np.any(np.hstack(gradients))
 
 
 @each_function
@@ -240,122 +260,73 @@ def test_large_close_logits_are_precise_at_a_low_temperature(function):
 # --- From hidden states, in chunks. ---
 
 
-from_logits, exactly = (
-    jax.jit(jax.value_and_grad(total(function), (0, 1))) for function in (plain, exact)
-)
+EXPECTED = definition(STATES, HEAD, TOKENS)
 
 
 @pytest.mark.parametrize(
     ("chunk_size", "columns"),
-    [(1, VOCABULARY), (100, VOCABULARY), (100, 383), (128, 352), (1000, 383)],
+    [(1, VOCABULARY), (100, 383), (128, 352), (1000, 383)],
 )
 def test_value_and_gradients_equal_those_from_logits(chunk_size, columns):
     head, tokens = HEAD[:, :columns], TOKENS % columns
     function = total(rlaxlib.linear_token_log_probs, chunk_size=chunk_size)
-    found = jax.jit(jax.value_and_grad(function, (0, 1)))
-    value, gradients = found(STATES, head, tokens)
-    with x64(True):
-        expected = exactly(np.float64(STATES), np.float64(head), tokens)
-    close(value, expected[0], rtol=1e-6, atol=1e-5)
-    for one, other in zip(gradients, expected[1], strict=True):
-        close(one, other, rtol=1e-6, atol=1e-5)
+    found = jax.jit(jax.value_and_grad(function, (0, 1)))(STATES, head, tokens)
+    assert_close(found, definition(STATES, head, tokens), rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "tensorfloat32"])
-def test_rounded_products_are_as_exact_as_those_of_logits(precision):
-    def error(function):
-        found = jax.jit(jax.value_and_grad(total(function), (0, 1)))
-        with jax.default_matmul_precision(precision):
-            value, gradients = found(STATES, HEAD, TOKENS)
-        differences = jax.tree.map(np.subtract, (value, *gradients), wide)
-        return [np.sqrt(np.mean(x**2)) for x in differences]
-
-    with x64(True):
-        value, gradients = exactly(np.float64(STATES), np.float64(HEAD), TOKENS)
-    wide = (value, *gradients)
-    bound = 2 * np.array(error(plain)) + 1e-5
-    assert (error(rlaxlib.linear_token_log_probs) <= bound).all()
-
-
-def test_gradient_by_temperature_equals_that_from_logits():
-    def loss(function):
-        return lambda temperature: total(function, temperature=temperature)(
-            STATES, HEAD, TOKENS
-        )
-
-    linear, dense = (
-        jax.jit(jax.grad(loss(function)))(0.75)
-        for function in (rlaxlib.linear_token_log_probs, plain)
+def test_rounded_products_are_as_exact_as_those_of_logits():
+    linear = rlaxlib.linear_token_log_probs
+    both = [jax.value_and_grad(total(each), (0, 1)) for each in (linear, plain)]
+    with jax.default_matmul_precision("bfloat16"):
+        results = jax.jit(lambda *x: [each(*x) for each in both])(STATES, HEAD, TOKENS)
+    right = EXPECTED[0], *EXPECTED[1][:2]
+    found, dense = (
+        [np.sqrt(np.mean((x - y) ** 2)) for x, y in zip(each, right, strict=True)]
+        for each in [(value, *gradients) for value, gradients in results]
     )
-    close(linear, dense, rtol=1e-5)
+    assert (found <= 2 * np.array(dense) + 1e-5).all()
 
 
-def head_of_a_model(hidden, head, bias, temperature, tokens, kept, soft_cap):
-    """Return log-probabilities and entropies by whole logits."""
-    logits = hidden @ head + bias[None]
-    logits = soft_cap * jnp.tanh(logits / soft_cap) if soft_cap else logits
-    if kept is not None:
-        is_kept = jnp.any(jax.nn.one_hot(kept, head.shape[1], dtype=bool), axis=1)
-        logits = jnp.where(is_kept, logits, -1e9)
-    z = logits / jnp.reshape(temperature, (-1, 1))
-    log_probs = z - jax.nn.logsumexp(z, axis=1, keepdims=True)
-    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=1)
-    columns = tokens if tokens.ndim == 2 else tokens[:, None]
-    picked = jnp.take_along_axis(log_probs, columns, axis=1)
-    return picked.reshape(tokens.shape), entropy
+@functools.partial(jax.jit, static_argnums=3)
+def weighted_sum(inputs, tokens, kept, soft_cap):
+    """Return a weighted sum of log-probabilities and entropies, and its gradients."""
 
-
-def in_chunks(hidden, head, bias, temperature, tokens, kept, soft_cap):
-    """Return what `head_of_a_model` does."""
-    return rlaxlib.linear_token_log_probs(
-        hidden,
-        head,
-        tokens,
-        bias=bias,
-        temperature=temperature,
-        kept=kept,
-        soft_cap=soft_cap,
-        chunk_size=100,
-        with_entropy=True,
-    )
-
-
-@functools.partial(jax.jit, static_argnums=(0, 4))
-def weighted_sum(function, inputs, tokens, kept, soft_cap):
-    """Return a weighted sum of the results of a function, and its gradients."""
-
-    def loss(*inputs):
-        log_prob, entropy = function(*inputs, tokens, kept, soft_cap)
-        shape = (STEPS,) + (1,) * (tokens.ndim - 1)
-        weights = jnp.asarray(WEIGHTS, entropy.dtype)
-        return jnp.sum(weights[0].reshape(shape) * log_prob) + weights[1] @ entropy
+    def loss(hidden, head, bias, temperature):
+        options = {"bias": bias, "temperature": temperature, "kept": kept}
+        options |= {"soft_cap": soft_cap, "chunk_size": 100, "with_entropy": True}
+        found = rlaxlib.linear_token_log_probs(hidden, head, tokens, **options)
+        log_prob, entropy = found
+        weights = WEIGHTS[0].reshape((STEPS,) + (1,) * (tokens.ndim - 1))
+        return jnp.sum(weights * log_prob) + WEIGHTS[1] @ entropy
 
     return jax.value_and_grad(loss, (0, 1, 2, 3))(*inputs)
 
 
-@pytest.mark.parametrize("soft_cap", [None, 2.0])
-@pytest.mark.parametrize("kept", [None, KEPT], ids=["all", "kept"])
-@pytest.mark.parametrize("tokens", [TOKENS, SEVERAL], ids=["one", "several"])
+TEMPERATURE = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
+EXPECTED_OF_ALL = definition(STATES, HEAD, SEVERAL, BIAS, TEMPERATURE, KEPT, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "kept", "soft_cap"),
+    [
+        (TOKENS, None, 2.0),
+        (TOKENS, KEPT, None),
+        (SEVERAL, None, None),
+        (SEVERAL, KEPT, 2.0),
+    ],
+)
 def test_options_of_a_head_equal_those_of_its_logits(tokens, kept, soft_cap):
-    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
-    inputs = (STATES, HEAD, BIAS, temperature)
-    value, gradients = weighted_sum(in_chunks, inputs, tokens, kept, soft_cap)
-    with x64(True):
-        wide = [np.float64(x) for x in inputs]
-        expected = weighted_sum(head_of_a_model, wide, tokens, kept, soft_cap)
-    close(value, expected[0], rtol=1e-5, atol=1e-5)
-    for one, other in zip(gradients, expected[1], strict=True):
-        close(one, other, rtol=1e-5, atol=2e-5)
+    found = weighted_sum((STATES, HEAD, BIAS, TEMPERATURE), tokens, kept, soft_cap)
+    options = tokens, BIAS, TEMPERATURE, kept, soft_cap
+    assert_close(found, definition(STATES, HEAD, *options), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_options_of_a_head_in_half_precision_have_gradients(dtype):
-    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
-    inputs = (*(x.astype(dtype) for x in (STATES, HEAD, BIAS)), temperature)
-    _, gradients = weighted_sum(in_chunks, inputs, SEVERAL, KEPT, 2.0)
-    with x64(True):
-        wide = [np.float64(x) for x in inputs]
-        _, expected = weighted_sum(head_of_a_model, wide, SEVERAL, KEPT, 2.0)
+    halves = [x.astype(dtype) for x in (STATES, HEAD, BIAS)]
+    _, gradients = weighted_sum((*halves, TEMPERATURE), SEVERAL, KEPT, 2.0)
+    hidden, head, bias = map(np.float64, halves)
+    _, expected = definition(hidden, head, SEVERAL, bias, TEMPERATURE, KEPT, 2.0)
     for one, other in zip(gradients, expected, strict=True):
         rtol = 4 * float(jnp.finfo(dtype).eps)
         close(np.float64(one), other, rtol=rtol, atol=rtol)
@@ -386,35 +357,20 @@ def test_positions_without_a_possible_token_have_log_probability_and_entropy_0(k
     tokens = np.array([0, 319])
     bias = np.full(320, -np.inf if kept is None else 1.0, np.float32)
 
-    def outputs(function):
-        def total(temperature, *arguments):
-            log_prob, entropy = function(*arguments, tokens, temperature)
-            return jnp.sum(log_prob + 2 * entropy), (log_prob, entropy)
-
-        return jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))
-
-    def linear(hidden, head, tokens, temperature):
-        return rlaxlib.linear_token_log_probs(
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1, 2), has_aux=True)
+    def outputs(temperature, hidden, head):
+        log_prob, entropy = rlaxlib.linear_token_log_probs(
             *(hidden, head, tokens, temperature, None, 128),
             bias=bias,
             kept=kept,
             with_entropy=True,
         )
+        return jnp.sum(log_prob + 2 * entropy), (log_prob, entropy)
 
-    def dense(hidden, head, tokens, temperature):
-        logits = jnp.where(hidden @ head == np.inf, 0.0, -np.inf)
-        log_probs = rlaxlib.token_log_probs
-        return log_probs(logits, tokens, temperature, with_entropy=True)
-
-    for temperature in (0.5, 10.0):
-        arguments = np.float32(temperature), hidden, head
-        (_, found), gradients = outputs(linear)(*arguments)
-        (_, right), zeros = outputs(dense)(*arguments)
-        np.testing.assert_array_equal(found, 0)
-        np.testing.assert_array_equal(right, 0)
-        for one, other in zip(gradients, zeros, strict=True):
-            close(one, other, rtol=0)
-            assert not np.any(other)
+    for temperature in np.float32([0.5, 10.0]):
+        for x in jax.tree.leaves(outputs(temperature, hidden, head)):
+            np.testing.assert_array_equal(x, 0)
 
 
 def test_extreme_hidden_states_give_finite_values_and_gradients():
@@ -438,31 +394,23 @@ def test_half_precision_weights_accumulate_in_float32(dtype):
     function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
     found = jax.jit(jax.value_and_grad(function, (0, 1)))
     value, gradients = found(hidden, head, TOKENS)
-    inputs = [np.asarray(x, np.float32) for x in (hidden, head)]
-    dense = from_logits(*inputs, TOKENS)
+    right, slopes = definition(hidden, head, TOKENS)
     assert value.dtype == jnp.float32
-    close(value, dense[0], rtol=1e-5)
-    for one, other in zip(gradients, dense[1], strict=True):
+    close(value, right, rtol=1e-5)
+    for one, other in zip(gradients, slopes[:2], strict=True):
         assert one.dtype == dtype
         half = 0.51 * float(jnp.finfo(dtype).eps)  # Rounded once, at the end.
         close(np.float32(one), other, rtol=half, atol=1e-5)
 
 
-def test_a_batch_can_be_mapped_or_reshaped():
-    def mapped(hidden, head):
-        hidden, tokens = hidden.reshape(4, 4, HIDDEN), TOKENS.reshape(4, 4)
-        function = jax.vmap(rlaxlib.linear_token_log_probs, in_axes=(0, None, 0))
-        return jnp.sum(WEIGHTS[0] * function(hidden, head, tokens).log_prob.ravel())
+def test_a_batch_can_be_mapped():
+    def mapped(hidden, head, tokens, **settings):
+        each = functools.partial(rlaxlib.linear_token_log_probs, **settings)
+        batch = hidden.reshape(4, 4, HIDDEN), head, tokens.reshape(4, 4)
+        return jax.tree.map(jnp.ravel, jax.vmap(each, (0, None, 0))(*batch))
 
-    def reshaped(hidden, head):
-        log_prob = rlaxlib.linear_token_log_probs(hidden, head, TOKENS).log_prob
-        return jnp.sum(WEIGHTS[0] * log_prob)
-
-    one, other = (
-        jax.jit(jax.value_and_grad(function, (0, 1)))(STATES, HEAD)
-        for function in (mapped, reshaped)
-    )
-    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), one, other)
+    found = jax.jit(jax.value_and_grad(total(mapped), (0, 1)))(STATES, HEAD, TOKENS)
+    assert_close(found, EXPECTED, rtol=1e-5, atol=1e-5)
 
 
 def abstract(function, dtype):
@@ -578,34 +526,10 @@ def test_head_sharded_by_vocabulary_stays_sharded():
     inputs = jax.device_put((STATES, HEAD, TOKENS), shardings)
     function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
     compiled = jax.jit(jax.value_and_grad(function, (0, 1))).lower(*inputs).compile()
-    found, expected = (
-        compiled(*inputs),
-        from_logits(STATES, HEAD, TOKENS),
-    )
-    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
+    found = compiled(*inputs)
+    assert_close(found, EXPECTED, rtol=1e-5, atol=1e-5)
     assert found[1][1].sharding.is_equivalent_to(columns, 2)
     assert "all-gather" not in compiled.as_text()
-
-
-@pytest.mark.parametrize("is_set", [True, False])
-@pytest.mark.parametrize("rows", [None, "batch"])
-@pytest.mark.parametrize(
-    "columns", [(None, "vocabulary"), ("batch", None), ("batch", "vocabulary")]
-)
-def test_head_sharded_over_an_explicit_mesh(columns, rows, is_set):
-    explicit = (AxisType.Explicit, AxisType.Explicit)
-    mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=explicit)
-    expected = from_logits(STATES, HEAD, TOKENS)
-    with jax.set_mesh(mesh) if is_set else contextlib.nullcontext():
-        specs = ((rows, None), columns, (rows,))
-        shardings = tuple(NamedSharding(mesh, PartitionSpec(*each)) for each in specs)
-        inputs = jax.device_put((STATES, HEAD, TOKENS), shardings)
-        function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
-        value, gradients = jax.jit(jax.value_and_grad(function, (0, 1)))(*inputs)
-    for each, sharding in zip(gradients, shardings[:2], strict=True):
-        assert each.sharding.is_equivalent_to(sharding, 2)
-    found = jax.device_get((value, gradients))
-    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
 
 
 def test_a_mesh_of_explicit_axes_needs_no_copy_of_the_head():
@@ -630,24 +554,30 @@ def test_a_mesh_of_explicit_axes_needs_no_copy_of_the_head():
     assert memory[1] < memory[0] + 2**20  # A shard of the head has 4 MiB.
 
 
-@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto])
 @pytest.mark.parametrize(
-    "columns", [(None, "vocabulary"), ("batch", None), ("batch", "vocabulary")]
+    ("axis_type", "rows", "columns", "is_set"),
+    [
+        (AxisType.Explicit, None, (None, "vocabulary"), False),
+        (AxisType.Explicit, "batch", ("batch", None), False),
+        (AxisType.Explicit, None, ("batch", None), True),
+        (AxisType.Explicit, "batch", ("batch", "vocabulary"), True),
+        (AxisType.Auto, "batch", ("batch", "vocabulary"), True),
+    ],
 )
-def test_options_of_a_sharded_head_equal_those_on_one_device(columns, axis_type):
+def test_options_of_a_sharded_head_equal_those_on_one_device(
+    axis_type, rows, columns, is_set
+):
     mesh = jax.make_mesh((2, 2), ("batch", "vocabulary"), axis_types=(axis_type,) * 2)
-    temperature = np.linspace(0.5, 2.0, STEPS, dtype=np.float32)
-    inputs = (STATES, HEAD, BIAS, temperature)
-    expected = weighted_sum(in_chunks, inputs, SEVERAL, KEPT, 2.0)
-    specs = (("batch", None), columns, columns[1:], ("batch",), ("batch", None))
-    with jax.set_mesh(mesh):
-        put = [NamedSharding(mesh, PartitionSpec(*each)) for each in specs]
+    specs = ((rows, None), columns, columns[1:], (rows,), (rows, None))
+    put = [NamedSharding(mesh, PartitionSpec(*each)) for each in specs]
+    with jax.set_mesh(mesh) if is_set else contextlib.nullcontext():
         several, kept = jax.device_put((SEVERAL, KEPT), put[-1])
-        sharded = jax.device_put(inputs, tuple(put[:4]))
-        found = weighted_sum(in_chunks, sharded, several, kept, 2.0)
-    jax.tree.map(
-        lambda x, y: close(x, y, rtol=1e-5, atol=2e-5), jax.device_get(found), expected
-    )
+        inputs = jax.device_put((STATES, HEAD, BIAS, TEMPERATURE), tuple(put[:4]))
+        found = weighted_sum(inputs, several, kept, 2.0)
+    assert_close(found, EXPECTED_OF_ALL, rtol=1e-5, atol=2e-5)
+    if axis_type == AxisType.Explicit:
+        for each, sharding in zip(found[1], put, strict=False):
+            assert each.sharding.is_equivalent_to(sharding, each.ndim)
 
 
 def test_gradients_of_a_replicated_head_add_up_over_devices():
@@ -662,5 +592,5 @@ def test_gradients_of_a_replicated_head_add_up_over_devices():
     )
     shardings = tuple(NamedSharding(mesh, spec) for spec in (*specs, weights))
     found = jax.jit(mapped)(*jax.device_put((STATES, HEAD, TOKENS, WEIGHTS), shardings))
-    _, expected = from_logits(STATES, HEAD, TOKENS)
-    jax.tree.map(lambda x, y: close(x, y, rtol=1e-5, atol=1e-5), found, expected)
+    for one, other in zip(found, EXPECTED[1], strict=False):
+        close(one, other, rtol=1e-5, atol=1e-5)

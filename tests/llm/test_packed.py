@@ -54,7 +54,7 @@ FUNCTIONS = {
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def packed_and_alone(name, places, ids, mask, advs, value):
+def packed_and_alone(name, places, is_token, ids, mask, advs, value):
     """Return tokens of a packed row and of its answers, and gradients of their sums."""
     function = FUNCTIONS[name]
 
@@ -63,12 +63,13 @@ def packed_and_alone(name, places, ids, mask, advs, value):
         return function(log_prob, OLD, advs, **options).astype(float)
 
     def alone(log_prob):
-        found = jnp.zeros(SIZE)
-        for at in places:
-            new, old, adv = log_prob[at], jnp.asarray(OLD)[at], advs[at[0]]
-            each = function(new, old, adv, sample_mask=mask[at])
-            found = found.at[at].set(each.astype(float))
-        return found
+        @jax.vmap
+        def each(at, is_token):
+            new, old, valid = log_prob[at], jnp.asarray(OLD)[at], mask[at] & is_token
+            found = function(new, old, advs[at[0]], sample_mask=valid)
+            return jnp.where(is_token, found.astype(float), 0)
+
+        return jnp.zeros(SIZE).at[places].add(each(places, is_token))
 
     def with_gradient(tokens):
         def total(log_prob):
@@ -88,8 +89,10 @@ def test_tokens_of_a_packed_row_are_those_of_their_answers(name, is_mixed):
     ids, mask, advs = IDS[order], MASK[order], ADV[order]
     used = ids != 6
     value = np.float32(RNG.normal(size=SIZE) * used)
-    places = [np.flatnonzero(each == ids) for each in (0, 2, 1, 5)]
-    results = packed_and_alone(name, places, ids, mask, advs, value)
+    is_of = np.array([each == ids for each in (0, 2, 1, 5)])
+    places = np.argsort(~is_of, axis=1, kind="stable")  # Tokens of the answer first.
+    is_token = np.take_along_axis(is_of, places, axis=1)
+    results = packed_and_alone(name, places, is_token, ids, mask, advs, value)
     (by, found), (expected_by, expected) = jax.tree.map(np.asarray, results)
     close(found[used], expected[used], rtol=1e-5, atol=1e-6)
     close(by, expected_by, rtol=1e-5, atol=1e-6)

@@ -52,7 +52,7 @@ shares: Array = rlaxlib.group_advantages(x, baseline="leave_one_out", scale="non
 shares = rlaxlib.group_advantages(x, "none", sample_mask=mask, axis_name=None)
 estimate: Array = rlaxlib.pass_at_k(np.array([1, 2]), 10, k=4)
 weights: Array = rlaxlib.importance_weights(x, "sequence", "mask", maximum=3)
-priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4, "buffer")
+priorities: Array = rlaxlib.importance_sampling_weights(x, 0.4)
 clipped, diagnostics = rlaxlib.ppo_clip_loss(x, x, x, 0.2, sample_mask=mask)
 share: Array = rlaxlib.masked_mean(diagnostics.clipped.astype(float), mask=mask)
 

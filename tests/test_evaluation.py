@@ -86,7 +86,7 @@ def test_exact_values_of_a_deterministic_environment_remove_the_variance(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
+def test_steps_after_the_end_may_hold_anything(kind):
     r, discount, rho = make_trajectories(4, 5)
     values = RANDOM.normal(size=(2, 4, 5)).astype(np.float32)
     data = named(kind, r, discount, rho, *values)
@@ -94,9 +94,6 @@ def test_steps_after_the_end_and_masked_steps_may_hold_anything(kind):
     expected = evaluate(**{name: x[:, :3] for name, x in data.items()}, kind=kind)
     r[:, 3:], rho[:, 3:] = 1e6, 7.0
     close(with_gradients(data, kind)[0], expected)
-    mask = np.arange(5) < np.full((4, 1), 3)
-    discount[:, 2], r[:, 3:] = 0.9, np.nan
-    close(evaluate(**data, kind=kind, sample_mask=mask), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +229,7 @@ def test_intervals_cover_the_mean_as_often_as_they_say(stratified):
         rlaxlib.bootstrap_interval,
         statistic=jnp.mean,
         confidence=0.8,
-        num_samples=200,
+        num_samples=100,
         stratified=stratified,
     )
     keys = jax.random.split(jax.random.key(1), 300)

@@ -107,7 +107,6 @@ def expectile_q_learning(
 
     Args:
         dist_q_tm1: Expectiles :math:`x` of each action's return, shape `[N, A]`.
-        dist_q_t_selector: Next samples :math:`s` to select by, shape `[M, A]`.
         Other arguments: as `quantile_q_learning`.
 
     Returns:

@@ -255,6 +255,7 @@ NO_ZERO = {
     # An arm that was not pulled has an infinite score.
     **dict.fromkeys(("ucb_scores", "ucb_tuned_scores", "kl_ucb_scores"), ("counts",)),
     "trust_region_step_size": ("max_kl",),  # The derivative of a root.
+    "distorted_fractions": ("eta",),  # Cumulative probability weighting.
 }
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
-from rlaxlib._core import safe
+from rlaxlib._core import checks, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Float
 
@@ -71,7 +71,7 @@ def conditional_value_at_risk(
     return safe.expectation(weights, x) / fraction
 
 
-@checked
+@checked(compiled=False)
 def distorted_fractions(
     fractions: Float[ArrayLike, "N in [0, 1]"],
     eta: Float[ArrayLike, "in (-inf, inf)"],
@@ -122,6 +122,17 @@ def distorted_fractions(
         Amos Tversky and Daniel Kahneman, *Advances in Prospect Theory: Cumulative
         Representation of Uncertainty*, 1992. https://doi.org/10.1007/BF00122574
     """
+    if kind == "cpw":
+        checks.fit(eta=(eta, Float[ArrayLike, "in (0, inf)"]))
+    return _distort(fractions, eta, kind)
+
+
+@checked
+def _distort(
+    fractions: Float[ArrayLike, "N"],
+    eta: Float[ArrayLike, ""],
+    kind: Literal["wang", "cpw", "power"],
+) -> Float[Array, "N"]:
     # 0 and 1 stay, but the formulas have infinite or NaN gradients there.
     inside = (fractions > 0) & (fractions < 1)
     tau = jnp.where(inside, fractions, 0.5)

@@ -150,3 +150,9 @@ def test_rejects_fractions_out_of_range(distort, level):
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(rlaxlib.ArgumentError, match=f"`fractions` is {wrong}"):
             distort.__wrapped__(np.array([0.5, wrong]), level)
+
+
+@pytest.mark.parametrize("eta", [0.0, -0.5])
+def test_cumulative_probability_weighting_needs_a_positive_strength(eta):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`eta` .* must be in \(0, inf\)"):
+        rlaxlib.distorted_fractions(FRACTIONS, eta, "cpw")

@@ -88,8 +88,8 @@ def off_policy_evaluation(
 
     Args:
         rho_tm1: Ratios :math:`ρ = π(a)/μ(a)` of the actions' probabilities,
-            in [0, inf), shape `[N, T]`. A ratio of exactly 0 has a gradient of 0, since
-            products are exponentials of sums.
+            in [0, inf), shape `[N, T]`. The gradient by a ratio of exactly 0 is 0:
+            products of ratios are exponentials of sums.
         r_t: Rewards :math:`r`, shape `[N, T]`.
         discount_t: Discounts :math:`γ` in [0, 1], 0 where the episode ended; later
             steps are ignored, shape `[N, T]`.

@@ -162,8 +162,8 @@ def mppi_update(
     If no sample has a return above minus infinity, the plan keeps its mean and standard
     deviation.
 
-    - MPPI: all samples. It keeps the standard deviation: replace that of the result by
-      the one of the old plan.
+    - MPPI: all samples. It keeps the standard deviation: put the one of the old plan
+      into the result.
     - TD-MPC2: 6 iterations of 512 samples, 24 of which its policy proposes, 64 elites,
       a horizon of 3, and standard deviations in [0.05, 2]. Its temperature of 0.5 is
       the inverse of :math:`τ`.

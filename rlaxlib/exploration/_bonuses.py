@@ -1,9 +1,11 @@
 """Intrinsic rewards: ICM and k-NN entropy (APT, RE3).
 
-Those of random network distillation (RND) are the squared errors of a predictor,
-divided by the `reward_scale` of a stream without ends. Those of visit counts are
-:math:`β / √(N + c)`. That of DIAYN is :math:`log q(z | s) + log Z`, by a classifier of
-:math:`Z` skills.
+Three more take one line:
+
+- Random network distillation (RND): the squared errors of a predictor, divided by the
+  `reward_scale` of a stream without ends.
+- Visit counts: :math:`β / √(N + c)`.
+- DIAYN: :math:`log q(z | s) + log Z`, by a classifier of :math:`Z` skills.
 """
 
 from __future__ import annotations

@@ -86,9 +86,8 @@ def sub_trajectory_balance_loss(
     (detailed balance), with a large one the whole trajectory (trajectory balance).
 
     Args:
-        log_flow: Logarithms :math:`log F_i` of the flows of the states. The first is
-            that of the partition function, that of the object the logarithm of its
-            reward, shape `[T+1]`.
+        log_flow: Logarithms :math:`log F_i` of the flows of the states, shape `[T+1]`:
+            first the log-partition function, last the log-reward of the object.
         log_prob: Log-probabilities :math:`log P_F` of the steps under the policy,
             shape `[T]`.
         backward_log_prob: The same of reversed steps, :math:`log P_B`, shape `[T]`.

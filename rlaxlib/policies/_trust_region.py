@@ -362,8 +362,8 @@ def acer_trust_region(
 
     It is the closest gradient to :math:`g` that does not raise the divergence by more
     than :math:`δ`, to first order. Both gradients are those with respect to the outputs
-    of the policy network, such as logits :math:`φ`: that of the objective to maximise,
-    and of :math:`KL(π_avg ‖ π)` from an average of past policies. Then
+    of the policy network, such as logits :math:`φ`: :math:`g` of the objective to
+    maximise, the other of :math:`KL(π_avg ‖ π)` from an average of past policies. Then
     :math:`-∑_a z_a φ_a`, with :math:`z` stopped, has the gradient of the loss.
 
     Args:

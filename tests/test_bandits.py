@@ -187,7 +187,7 @@ def test_a_traced_arm_out_of_range_gives_nan():
         lambda arm: rlaxlib.exp3_update(zeros, arm, 1.0, 0.5, 0.1),
         lambda arm: rlaxlib.tsallis_inf_update(zeros, arm, 1.0, 0.5),
         lambda arm: rlaxlib.gradient_bandit_update(
-            rlaxlib.GradientBanditState(zeros, 0.0, 1), arm, 1.0, 0.1
+            rlaxlib.GradientBanditState(zeros, 0.0, 1, 0.0), arm, 1.0, 0.1
         ),
     )
     update_all = jax.jit(lambda arm: [update(arm) for update in updates])
@@ -208,7 +208,7 @@ def test_an_arm_of_few_bits_is_the_same_arm(dtype):
         lambda arm: rlaxlib.exp3_update(zeros, arm, 1.0, 0.5, 0.1),
         lambda arm: rlaxlib.tsallis_inf_update(zeros, arm, 1.0, 0.5),
         lambda arm: rlaxlib.gradient_bandit_update(
-            rlaxlib.GradientBanditState(zeros, 0.0, 1), arm, 1.0, 0.1
+            rlaxlib.GradientBanditState(zeros, 0.0, 1, 0.0), arm, 1.0, 0.1
         ),
     )
     update_all = jax.jit(lambda arm: [update(arm) for update in updates])
@@ -541,7 +541,7 @@ def test_expected_update_of_a_gradient_bandit_is_the_gradient_of_the_reward():
     @jax.jit
     @jax.vmap
     def update(arm, reward):
-        state = rlaxlib.GradientBanditState(preferences, 0.7, 5)
+        state = rlaxlib.GradientBanditState(preferences, 0.7, 5, 0.0)
         state = rlaxlib.gradient_bandit_update(state, arm, reward, 0.5)
         return state.preferences
 
@@ -574,7 +574,7 @@ def test_gradient_bandit_finds_the_best_arm():
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
 def test_a_count_of_pulls_does_not_overflow(dtype):
     pulls = dtype(min(np.iinfo(dtype).max, 1000))
-    state = rlaxlib.GradientBanditState(jnp.zeros(2), 0.0, jnp.asarray(pulls))
+    state = rlaxlib.GradientBanditState(jnp.zeros(2), 0.0, jnp.asarray(pulls), 0.0)
     state = rlaxlib.gradient_bandit_update(state, 0, 1.0, 0.1)
     np.testing.assert_allclose(state.baseline, 1 / (int(pulls) + 1), rtol=1e-6)
     assert state.num_pulls >= pulls

@@ -135,10 +135,6 @@ def test_the_state_of_a_factory_keeps_its_dtype(name, dtype):
 # --- States of default values, which are Python numbers. ---
 
 BEGINNINGS = {
-    "gradient_bandit_update": (
-        rlaxlib.GradientBanditState(jnp.ones(3, jnp.float32), 0.0, 0),
-        lambda s, x: rlaxlib.gradient_bandit_update(s, 0, x[0], x[0]),
-    ),
     "episodic_memory_intrinsic_rewards": (
         rlaxlib.IntrinsicRewardState(jnp.ones((8, 3), jnp.float32)),
         lambda s, x: rlaxlib.episodic_memory_intrinsic_rewards(

@@ -43,7 +43,7 @@ class GradientBanditState(NamedTuple):
     preferences: Float[ArrayLike, "A"]
     baseline: Float[ArrayLike, ""]
     num_pulls: Int[ArrayLike, ""]
-    baseline_rest: Float[ArrayLike, ""] = 0.0
+    baseline_rest: Float[ArrayLike, ""]
 
 
 @checked
@@ -252,7 +252,7 @@ def gradient_bandit_init(num_arms: Static[int, "in [1, inf)"]) -> GradientBandit
         Introduction*, second edition, section 2.8, 2018.
         http://incompleteideas.net/book/the-book-2nd.html
     """
-    return GradientBanditState(jnp.zeros(num_arms), 0.0, 0)
+    return GradientBanditState(jnp.zeros(num_arms), 0.0, 0, 0.0)
 
 
 @checked

@@ -45,12 +45,12 @@ def gradient_bandit_init(num_arms):
 
 
 def gradient_bandit_update(state, arm, reward, step_size):
-    preferences, baseline, pulls, *rest = state
+    preferences, baseline, pulls, rest = state
     policy = softmax(preferences, 1.0)
     taken = np.arange(len(preferences)) == arm
     preferences = preferences + step_size * (reward - baseline) * (taken - policy)
     baseline = (pulls * baseline + reward) / (pulls + 1)
-    return preferences, baseline, pulls + 1, *(rest or [np.asarray(0.0)])
+    return preferences, baseline, pulls + 1, rest
 
 
 # --- What they are called with. ---
@@ -76,6 +76,7 @@ ROWS = [
             chance,
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
         ),
+        gradients=Gradients(constants=("state.baseline_rest",)),
         precision=Precision(condition=4.0, carried={"log_weights": 0}),
     ),
     row(
@@ -109,6 +110,7 @@ ROWS = [
                 "state.preferences": rng.normal(size=ARMS),
                 "state.baseline": np.asarray(rng.uniform(0.2, 0.8)),
                 "state.num_pulls": np.asarray(3),
+                "state.baseline_rest": np.asarray(0.0),
             },
             pull,
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},

@@ -115,5 +115,6 @@ ROWS = [
             pull,
             lambda rng: {"step_size": np.asarray(rng.uniform(0.1, 0.5))},
         ),
+        gradients=Gradients(constants=("state.baseline_rest",)),
     ),
 ]

@@ -114,7 +114,11 @@ def check_answers(
     tokens, log_prob = jnp.asarray(tokens), jnp.asarray(log_prob, float)
     mask = streams.filled(sample_mask, log_prob)
     ids = jnp.zeros_like(tokens) if segment_ids is None else jnp.asarray(segment_ids)
-    problems = [(~jnp.any(mask), "`sample_mask` is False everywhere", log_prob[0, 0])]
+    negative = jnp.sum(mask & (tokens < 0))
+    problems = [
+        (~jnp.any(mask), "`sample_mask` is False everywhere", log_prob[0, 0]),
+        (negative > 0, "`tokens` is negative at {value} valid tokens", negative),
+    ]
     problems += _of_log_probs("log_prob", log_prob, mask)
     mean = fraction = ended = single = equal = None
     if old_log_prob is not None:
@@ -128,7 +132,13 @@ def check_answers(
     if end_token is not None:
         ended, found_problems = _of_ends(tokens == end_token, ids, mask)
         problems += found_problems
+    if rewards is None and group_ids is not None:
+        checks.fail("`rewards` is None, must be given with `group_ids`")
     if rewards is not None:
+        if segment_ids is None and len(rewards) != len(tokens):
+            checks.fail(
+                f"`rewards` has {len(rewards)} entries, must have {len(tokens)}"
+            )
         single, equal, found_problems = _of_groups(jnp.asarray(rewards), group_ids)
         problems += found_problems
     _report(problems)
@@ -173,6 +183,8 @@ def _of_segments(ids: Array, mask: Array) -> list[_Problem]:
     first = jax.vmap(begins)(ids, mask)
     counts = jax.vmap(_shared.totals)(first.astype(float), ids)
     back, valid = jnp.sum(jnp.any(counts > 1, axis=1)), jnp.sum(mask)
+    both = mask[:, 1:] & mask[:, :-1]  # Other tokens may have any answer.
+    shifted = jnp.sum(both & (ids[:, 1:] != ids[:, :-1]))
     return [
         (outside > 0, "`segment_ids` is out of range at {value} valid tokens", outside),
         (
@@ -187,6 +199,12 @@ def _of_segments(ids: Array, mask: Array) -> list[_Problem]:
             "positions do",
             valid,
         ),
+        (
+            shifted > 0,
+            "`sample_mask` goes on from one answer to the next at {value} tokens, "
+            "without a prompt between them",
+            shifted,
+        ),
     ]
 
 
@@ -200,7 +218,9 @@ def _of_ends(is_end: Array, ids: Array, mask: Array) -> tuple[Array, list[_Probl
     same = (later(ids) == ids) & (steps < ids.shape[1] - 1)
     last = jax.vmap(_shared.latest)(jnp.where(mask, steps, -1), ids) == steps
     answers, ended = jnp.sum(last), jnp.sum(last & is_end)
-    lost = jnp.sum(last & ~is_end & same & later(is_end))
+    follows = same & later(is_end)
+    # Of several, the first may be padding after an answer that was cut.
+    lost = jnp.sum(last & ~is_end & follows & ~later(follows & same))
     beyond = jnp.sum(mask & is_end & same & later(mask))
     of_answers = "of {value} answers"
     return ended / jnp.maximum(answers, 1), [

@@ -32,7 +32,7 @@ def importance_weights(
     level: Literal["token", "sequence", "geometric"] = "token",
     kind: Literal["truncate", "mask"] = "truncate",
     minimum: Float[ArrayLike, "in [0, inf)"] | None = None,
-    maximum: Float[ArrayLike, "in [minimum, inf]"] | None = 2.0,
+    maximum: Float[ArrayLike, "in [0, inf] in [minimum, inf]"] | None = 2.0,
     *,
     sample_mask: Bool[ArrayLike, "T"] | None = None,
     segment_ids: Int[ArrayLike, "T in [0, T)"] | None = None,
@@ -65,8 +65,8 @@ def importance_weights(
         kind: `"truncate"` or `"mask"`.
         minimum: Smallest ratio :math:`c_min`, in [0, inf), shape `[]`; or None for no
             bound.
-        maximum: Largest ratio :math:`c_max`, in [`minimum`, inf], shape `[]`; or None
-            for no bound.
+        maximum: Largest ratio :math:`c_max`, in [0, inf] and in [`minimum`, inf],
+            shape `[]`; or None for no bound.
         sample_mask: False for tokens to ignore, shape `[T]`; or None.
         segment_ids: Answer of each token of a packed row, in [0, T), shape `[T]`; or
             None for one answer.
@@ -144,7 +144,8 @@ def off_policy_sequence_mask(
 
     Returns:
         True for tokens to learn from, shape `[T]`, False for ignored tokens. Those
-        whose traced answer is out of range remain: `aggregate_losses` is NaN there.
+        whose traced answer is out of range remain: with `segment_ids`, the result of
+        `aggregate_losses` is NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

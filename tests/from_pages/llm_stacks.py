@@ -139,7 +139,7 @@ ROWS = {
         0.0,
     ),
     "OpenRLHF: dynamic_filtering_range": lambda scores: (
-        (scores.mean(axis=1) > 0.1 + 1e-6) & (scores.mean(axis=1) < 0.9 - 1e-6)
+        (scores.mean(axis=1) > 0.1) & (scores.mean(axis=1) < 0.9)
     ),
     "ROLL: difficulty_low_threshold, difficulty_high_threshold": lambda scores: (
         jnp.abs(scores.mean(axis=1) - 0.525) < 0.425

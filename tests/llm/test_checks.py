@@ -42,6 +42,11 @@ def packed():
     return GOOD | rows | {"segment_ids": ids}
 
 
+# Two answers of a prompt, two tokens and the end.
+DENSE = np.array([[5, 6, 7, 1, 5, 6, 7, 1]])
+DENSE_MASK = np.array([[False, True, True, True] * 2])
+
+
 def with_impossible(x):
     return np.where(PLACE == 0, -np.inf, x).astype(np.float32)
 
@@ -58,7 +63,7 @@ BAD = {
     ),
     "padding is the end": (
         {"tokens": np.where(TOKENS == PAD, END, TOKENS), "sample_mask": TOKENS > END},
-        "`sample_mask` ends before the `end_token` of 4 answers",
+        "`sample_mask` ends with `end_token` in none of 4 answers",
     ),
     "empty": ({"sample_mask": MASK & False}, "`sample_mask` is False everywhere"),
     "negative": ({"log_prob": -LOG_PROB}, "`log_prob` is 2.6"),
@@ -94,10 +99,31 @@ BAD = {
         packed() | {"segment_ids": np.tile(np.arange(10), (2, 2))},
         "`segment_ids` has an answer that goes on after another in 2 rows",
     ),
+    "shifted in packed rows": (
+        {
+            "tokens": DENSE,
+            "log_prob": -np.ones((1, 8), np.float32),
+            "old_log_prob": None,
+            "sample_mask": moved(DENSE_MASK, 1),
+            "segment_ids": np.repeat([[0, 1]], 4, axis=1),
+        },
+        "`sample_mask` goes on from one answer to the next at 1 tokens",
+    ),
+    "negative tokens": (
+        {"tokens": np.where(PLACE == 0, -100, TOKENS)},
+        "`tokens` is negative at 4 valid tokens",
+    ),
     "positions of a row": (
         packed() | {"segment_ids": np.tile(np.arange(20), (2, 1))},
         "`segment_ids` has another answer at each of 18 valid tokens",
     ),
+}
+WRONG = {
+    "one row too many": (
+        {"rewards": np.ones(5, np.float32), "group_ids": None},
+        "`rewards` has 5 entries, must have 4",
+    ),
+    "groups without rewards": ({"rewards": None}, "`rewards` is None, must be given"),
 }
 CHECK = jax.jit(checkify.checkify(lambda x: rlaxlib.check_answers(**x)))
 
@@ -118,9 +144,9 @@ def test_statistics_count_answers_and_groups():
     cut = np.where(np.arange(4)[:, None] < 1, 5, TOKENS)
     found = rlaxlib.check_answers(**GOOD | {"tokens": cut})
     close(found.ended, 0.75)
-    found = rlaxlib.check_answers(
-        **GOOD | {"rewards": rewards, "group_ids": ids, "end_token": None}
-    )
+    five = {"tokens": TOKENS, "log_prob": LOG_PROB, "sample_mask": MASK}
+    five = {name: x[[0, 1, 2, 3, 3]] for name, x in five.items()}
+    found = rlaxlib.check_answers(**five, rewards=rewards, group_ids=ids)
     close([found.single, found.equal], [1 / 3, 2 / 3])
     assert found.ended is None
     assert rlaxlib.check_answers(TOKENS, LOG_PROB) == (None,) * 5
@@ -135,6 +161,21 @@ def test_a_mistake_is_reported_directly_and_through_checkify(case):
     assert message in str(raised.value)
     error, _ = CHECK(jax.tree.map(jnp.asarray, batch))
     assert error.get().startswith("check_answers: ")
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_numbers_of_rewards_are_those_of_answers(case):
+    changed, message = WRONG[case]
+    with pytest.raises(rlaxlib.ArgumentError, match=message):
+        rlaxlib.check_answers(**GOOD | changed)
+
+
+def test_most_answers_may_be_cut_where_padding_is_the_end_token():
+    tokens = np.array([[5, 6, 1, 1, 1], [5, 7, 7, 1, 1], [5, 7, 1, 1, 1]])
+    mask = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]], bool)
+    log_prob = np.full((3, 5), -1.0, np.float32)
+    found = rlaxlib.check_answers(tokens, log_prob, end_token=1, sample_mask=mask)
+    close(found.ended, 1 / 3)
 
 
 def test_all_mistakes_are_reported_at_once():

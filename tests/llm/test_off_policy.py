@@ -115,7 +115,9 @@ def test_a_sequence_is_rejected_as_a_whole():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_minimum_must_not_be_above_the_maximum(mode):
+def test_a_maximum_must_not_be_below_0_or_the_minimum(mode):
+    with pytest.raises(rlaxlib.ArgumentError, match=r"`maximum` is -0\.1, must be "):
+        rlaxlib.importance_weights(LOG_RATIO, "token", mode, maximum=-0.1)
     with pytest.raises(rlaxlib.ArgumentError, match=r"`maximum` is 0\.5, must be "):
         rlaxlib.importance_weights(LOG_RATIO, "token", mode, 0.9, 0.5)
 

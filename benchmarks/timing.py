@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    programs: Mapping[str, Program], pairs: int = 60, compilations: int = 3
+    programs: Mapping[str, Program], pairs: int = 60, compilations: int = 5
 ) -> Comparison:
     """Compile and run programs in turns, each time in the other order.
 

@@ -80,17 +80,18 @@ def sum_over(function: Callable[..., Array], *samples: Array) -> Array:
     def at_once(*samples: Array) -> Array:
         return jnp.sum(all_terms(*samples), axis=-1)
 
-    if jax.eval_shape(all_terms, *samples).size <= AT_ONCE:
+    terms = jax.eval_shape(all_terms, *samples)
+    if terms.size <= AT_ONCE:
         return at_once(*samples)
     each_again, all_again = (
-        jax.checkpoint(terms, prevent_cse=False) for terms in (function, at_once)
+        jax.checkpoint(f, prevent_cse=False) for f in (function, at_once)
     )
 
     def loop(*samples: Array) -> Array:
         def add(total: Array, each: tuple[Array, ...]) -> tuple[Array, None]:
             return total + each_again(*each), None
 
-        zeros = jnp.zeros_like(function(*(x[0] for x in samples)))
+        zeros = jnp.zeros(terms.shape[:-1], terms.dtype)
         return jax.lax.scan(add, zeros, samples, unroll=8)[0]
 
     return platforms.choose(loop, all_again, *samples)

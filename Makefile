@@ -29,7 +29,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 ifdef TOPIC
 test: .venv/with-test,reference
 	RLAXLIB_TOPIC=$(TOPIC) $(FAST) $(TESTS) -m "not slow and not trust" $(CONTRACT) \
-		$(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
+		tests/docs/test_docstrings.py $(wildcard tests/$(TOPIC) tests/test_$(TOPIC).py)
 else
 test: .venv/with-test,reference  ## Run the tests; of one topic by TOPIC=returns.
 	$(FAST) $(TESTS) -m "not slow and not trust" $(addprefix --ignore=,tests/docs $(TYPING))
@@ -37,12 +37,10 @@ endif
 
 # Lines of the library that only these tests run do not count as covered.
 MATRIX := tests/test_matrix.py
-PRINTED := tests/test_api.py::test_docstring_example_comes_out_as_printed
 BESIDE := $(CONTRACT) $(MATRIX) $(addprefix tests/,benchmarks docs examples truth)
 cover: .venv/with-test,reference  ## Check that tests of the topics cover all lines.
 cover trust-cover:
-	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) \
-		--deselect=$(PRINTED) $(END)
+	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) $(END)
 
 # Reports of one commit: that of the last change of code.
 CODE := '*.py' '*.toml' Makefile
@@ -61,7 +59,7 @@ trust: .venv/with-test,reference  ## Run every test on every row, and mutants, f
 trust-cover: FAST =
 trust-cover: END = $(call report,cover) $(RECORD)
 trust-rows:
-	$(TESTS) -m "not slow" $(PRINTED) $(filter-out $(MATRIX) tests/examples,$(BESIDE)) \
+	$(TESTS) -m "not slow" $(filter-out $(MATRIX) tests/examples,$(BESIDE)) \
 		$(call report,rows) $(RECORD)
 trust-matrix:
 	$(FAST) $(TESTS) $(MATRIX) $(call report,matrix) $(RECORD)

@@ -142,8 +142,8 @@ OTHERS = {
 }
 ALL = {**LOSSES, **OTHERS}
 
-# All tests run on the same twelfth, so that a recipe is compiled for all of them.
-SHARE = set(contract.share(list(ALL), "all recipes", parts=12))
+# All tests run on the same twentieth, so that a recipe is compiled for all of them.
+SHARE = set(contract.share(list(ALL), "all recipes", parts=20))
 
 
 # --- Running a recipe, and what it reads. ---

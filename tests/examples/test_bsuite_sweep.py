@@ -5,6 +5,7 @@ import json
 from unittest import mock
 
 import bsuite
+import contract
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +57,9 @@ def observe(env, state):
     return jnp.ravel(observation)
 
 
-@pytest.mark.parametrize("experiment", training.EXPERIMENTS)
+@pytest.mark.parametrize(
+    "experiment", contract.share(list(training.EXPERIMENTS), "bsuite")
+)
 def test_environment_is_that_of_bsuite(experiment):
     bsuite_id = training.settings(experiment)[1]
     theirs = bsuite.load_from_id(bsuite_id)

@@ -7,7 +7,6 @@ takes one gradient step on all of its transitions:
 
 - `rlaxlib.epsilon_greedy`: the behaviour policy,
 - `rlaxlib.q_lambda`: the TD errors between action values and λ-returns,
-- `rlaxlib.batched_index`: the values of the actions taken,
 - `rlaxlib.l2_loss`: the loss of the TD errors.
 
 By default, the returns follow the actions taken, exploratory ones included (Peng's
@@ -101,7 +100,7 @@ def traces(q_tm1, a_tm1, config):
     """Return the λ of each step."""
     if not config.watkins:
         return config.lambda_return
-    is_best = rlaxlib.batched_index(q_tm1, a_tm1) == jnp.max(q_tm1, axis=-1)
+    is_best = a_tm1 == jnp.argmax(q_tm1, axis=-1)
     # The λ of a step depends on the next action; after the last step there is none.
     return config.lambda_return * jnp.append(is_best[1:], False)
 

@@ -128,7 +128,7 @@ def learn(agent, transition, network, config) -> Agent:
     )
 
     # Earlier values follow the best action, not an exploratory one (Watkins).
-    is_best = q_tm1[a_tm1] == jnp.max(q_tm1)
+    is_best = a_tm1 == jnp.argmax(q_tm1)
     decay = jnp.where(is_best, agent.discount * config.lambda_trace, 0.0)
     trace = rlaxlib.eligibility_trace(agent.trace, gradient, decay)
     step = rlaxlib.obgd_step_size(trace, td_error, config.step_size, config.kappa)

@@ -335,6 +335,8 @@ def _entropy(probs: Array) -> Array:
 def _policy(preferences: Array, epsilon: ArrayLike, action_mask: Array | None) -> Array:
     """Return the epsilon-greedy probabilities, 0 for illegal actions."""
     legal, dtype = streams.filled(action_mask, preferences), preferences.dtype
-    largest = jnp.max(jnp.where(legal, preferences, -jnp.inf), axis=-1, keepdims=True)
-    best = legal & (preferences == largest)
+    x = jnp.where(legal, preferences, -jnp.inf)
+    first = jax.nn.one_hot(jnp.argmax(x, axis=-1), x.shape[-1], dtype=bool)
+    # XLA of jaxlib 0.10.2 may compute x twice, where its maximum can equal no action.
+    best = legal & (first | (x == jnp.max(x, axis=-1, keepdims=True)))
     return (1 - epsilon) * uniform(best, dtype) + epsilon * uniform(legal, dtype)

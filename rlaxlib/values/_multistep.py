@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rlaxlib import returns
+from rlaxlib import distributions, returns
 from rlaxlib._core import gradients
 from rlaxlib._core.indexing import pick
 from rlaxlib._core.signatures import checked
@@ -235,8 +235,8 @@ def watkins_trace(
         Christopher J. C. H. Watkins, *Learning from Delayed Rewards*, 1989.
         https://www.cs.rhul.ac.uk/~chrisw/thesis.html
     """
-    q_a_t, v_t = pick(q_t, a_t), jnp.max(q_t, axis=-1)
-    return (q_a_t == v_t).astype(q_t.dtype)
+    is_best = distributions.greedy().probs(preferences=q_t) > 0
+    return pick(is_best.astype(q_t.dtype), a_t)
 
 
 @checked

@@ -67,6 +67,17 @@ def test_all_actions_of_equal_value_are_greedy():
     np.testing.assert_array_equal(trace(q, np.array([0, 2])), np.ones(2))
 
 
+def test_greedy_actions_keep_their_trace_where_action_values_are_computed_twice():
+    @jax.jit
+    def trace(v, adv):
+        q = jax.vmap(rlaxlib.dueling_q_values)(v, adv)
+        return rlaxlib.watkins_trace(q, jnp.argmax(q, axis=-1))
+
+    rng = np.random.default_rng(0)
+    v, adv = (rng.normal(size=shape) for shape in (200, (200, 3)))
+    np.testing.assert_array_equal(trace(np.float32(v), np.float32(adv)), 1)
+
+
 def test_coefficients_of_retrace_are_lambda_on_policy():
     stream = make_stream()
     stream["mu_t"] = taken(stream["pi_t"], stream["a_t"])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import rlaxlib
+from rlaxlib._core import specs
 
 KEY = jax.random.key(0)
 X = np.float32([[1.0, -0.5, 0.3], [0.0, 0.8, -0.9]])
@@ -217,6 +218,31 @@ def test_settings_of_another_shape_are_refused(name):
     if jax.tree.leaves(many):
         with pytest.raises(rlaxlib.ArgumentError, match=message):
             use(many, X)
+
+
+def kept(name):
+    """Return the names of the settings that are arrays."""
+    return specs.settings(type(OBJECTS[name][0]())).parts
+
+
+def outside(rule):
+    """Return the nearest integers outside of an interval, or its infinite ends."""
+    ends = ((rule.low, rule.has_low, -1), (rule.high, rule.has_high, 1))
+    for end, is_inside, step in ends:
+        if not isinstance(end, str) and not (is_inside and np.isinf(end)):
+            yield end + step * is_inside
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTS if kept(name)])
+def test_settings_of_a_changed_copy_are_checked_as_those_of_the_function(name):
+    make, _, use = OBJECTS[name]
+    stated = annotations.specs_of(getattr(rlaxlib, name), kept(name))
+    for each, spec in stated.items():
+        for rule in spec.rules:
+            for wrong in outside(rule):
+                changed = dataclasses.replace(make(), **{each: float(wrong)})
+                with pytest.raises(rlaxlib.ArgumentError, match=f"{each}` is"):
+                    use(changed, X)
 
 
 @each_object

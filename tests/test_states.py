@@ -306,3 +306,16 @@ def test_a_state_restored_as_a_dict_is_an_error_that_says_how_to_make_it(name):
     assert len(rest) == 1
     assert rest[0].startswith(f"`{kind}(**")
     assert rest[0].endswith(")` fits.")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_state_is_restored_into_a_fresh_one_without_names_of_modules(name):
+    serialization = pytest.importorskip("flax.serialization")
+    fresh, step = STATES[name]
+    state = step(fresh)
+    saved = serialization.to_bytes(state)
+    assert b"rlaxlib" not in saved
+    restored = serialization.from_bytes(fresh, saved)
+    for one, other in zip(*map(jax.tree.leaves, (restored, state)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert jax.tree.structure(step(restored)) == jax.tree.structure(state)

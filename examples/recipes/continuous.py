@@ -447,8 +447,10 @@ def xqc_critic(
 
     `apply.critic` is that of `categorical_sac_critic`. Critics and target critics are
     called once each for the observations before and after the actions, so that batch
-    normalisation has the statistics of both. Outside of the loss, weights have norm 1,
-    and rewards are divided by `reward_scale(max_return=5)`. Palenicek et al., 2025,
+    normalisation has the statistics of both. The actor, which normalises its batch,
+    has the loss of `sac_actor`, of the means, with running statistics of the critics.
+    Outside of the loss, weights have norm 1, and rewards are divided by
+    `reward_scale(max_return=5)`. Palenicek et al., 2025,
     https://arxiv.org/abs/2509.25174. Source: github.com/danielpalenicek/xqc@9a6832b,
     xqc/agents/xqc/critic.py, the same loss. Usual: that of `categorical_sac_critic`,
     two critics, Adam from 3e-4 to 3e-5, an update of the actor every 3.
@@ -478,7 +480,7 @@ def fast_sac_critic(
     with betas 0.9 and 0.95 and weight decay 0.001, 8 updates a step, target critics
     updated at a rate of 0.125, an actor update every 4, target entropy 0, first
     temperature 0.001, which learns from log-densities of next actions,
-    `running_moments` of observations.
+    `running_moments` of observations, and mirror images of all transitions.
     """
     logits_tm1 = apply.critic(params.critic, batch.s_tm1, batch.a_tm1)
     actor = jax.lax.stop_gradient(params.actor)

@@ -308,11 +308,11 @@ def rlhf_ppo(params, apply, batch, kl_cost=0.03, value_cost=0.1, lambda_=0.95):
     `apply` returns values, [B, T], too, and `values` are those when the tokens were
     sampled. Ziegler et al., 2019, https://arxiv.org/abs/1909.08593. Source:
     github.com/openai/lm-human-preferences@cbfd210, lm_human_preferences/
-    train_policy.py, the same loss with whiten_rewards=False: answers have one length
-    there, and to whiten rewards would favour short or long ones. Usual (launch.py): 4
-    epochs on each batch, clips 0.2 for policy and values. Summaries: batch 32, KL cost
-    0.03 for TL;DR and 0.01 for CNN/DM, Adam 2e-6. Books: batch 512, KL cost 0.15,
-    controlled with a target of 6, Adam 1e-5.
+    train_policy.py, the same loss with whiten_rewards=False, as for summaries: answers
+    have one length there, and to whiten rewards would favour short or long ones. Usual
+    (launch.py): 4 epochs on each batch, clips 0.2 for policy and values. Summaries:
+    batch 32, KL cost 0.03 for TL;DR and 0.01 for CNN/DM, Adam 2e-6. Books: batch 512,
+    KL cost 0.15, controlled with a target of 6, Adam 1e-5.
     """
     mask = batch.sample_mask
     r_t = shaped_rewards(batch, batch.ref_log_prob, kl_cost)
@@ -335,7 +335,7 @@ def vapo_targets(batch, alpha):
     return adv_t, token_advantages(batch, r_t, 1.0)[1]
 
 
-def vapo(params, apply, batch, alpha=0.05, value_cost=0.5, imitation_cost=0.1):
+def vapo(params, apply, batch, alpha=0.05, value_cost=1.0, imitation_cost=0.1):
     """VAPO: PPO with values of tokens, and imitation of correct answers.
 
     `apply` returns values, [B, T], too, and `values` are those when the tokens were

@@ -262,7 +262,7 @@ def cql_critic(params, target_params, apply, batch, key, weight=2.5, num_samples
 
 
 def cql_temperature(
-    log_temperature, params, apply, batch, key, target_gap=5.0, num_samples=10
+    log_temperature, params, apply, batch, key, target_gap=1.0, num_samples=10
 ):
     """CQL, Lagrange form: the weight rises while the gap is above its target.
 

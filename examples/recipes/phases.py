@@ -27,7 +27,7 @@ def ppg_auxiliary(params, apply, batch, target, kl_cost=1.0):
     return rlaxlib.masked_mean(loss + kl_cost * kl, mask=batch.sample_mask)
 
 
-def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=1.0):
+def qdagger(params, teacher_params, apply, batch, td_loss, weight, temperature=0.1):
     """QDagger: a teacher's policy is distilled, less as the student catches up.
 
     `apply` returns q, and `td_loss` is the loss of the student, such as `dqn`. Agarwal

@@ -126,8 +126,9 @@ def impala(params, apply, batch, value_cost=0.5, entropy_cost=0.01):
     github.com/google-deepmind/scalable_agent@6c0c8a7, experiment.py and vtrace.py, a
     sum over batch and time where this is a mean. Usual: streams of 100 steps on DMLab,
     discount 0.99, thresholds 1, RMSProp 4.8e-4 with epsilon 0.1, entropy cost 2.5e-4.
-    On Atari (paper, appendix D): 20 steps, RMSProp 6e-4; Acme has Adam 1e-3. The code
-    sums losses over the batch, which makes its epsilon relatively smaller.
+    On Atari (paper, appendix): 20 steps, RMSProp 6e-4 with epsilon 0.01, gradients
+    clipped to a norm of 40, entropy cost 0.01; Acme has Adam 1e-3. The code sums losses
+    over the batch, which makes its epsilon relatively smaller.
     """
     s_tm1, s_t, mu = valid(batch, (batch.s_tm1, batch.s_t, batch.logits_tm1))
     (logits, v_tm1), (_, v_t) = apply(params, s_tm1), apply(params, s_t)

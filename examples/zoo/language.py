@@ -144,7 +144,11 @@ ENTRIES = {
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
     "rlhf_ppo": learner("rlhf_ppo", *(valued, tokens.both), repeats=4, **SOFT),
-    "vapo": learner("vapo", *(valued, tokens.both), repeats=4, settings={"alpha": 4.0}),
+    "vapo": learner(
+        *("vapo", valued, tokens.both),
+        repeats=4,
+        settings={"alpha": 4.0, "value_cost": 0.5},
+    ),
     # Preferences.
     "dpo": preferring(
         *("dpo", SCALE),

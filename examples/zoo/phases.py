@@ -154,7 +154,7 @@ def qdagger(params, target, batch, key):
     def td_loss(params):
         return value_based.dqn(params, target, forward, batch)
 
-    return recipes.qdagger(params, teacher, forward, batch, td_loss, weight)
+    return recipes.qdagger(params, teacher, forward, batch, td_loss, weight, 1.0)
 
 
 def entry(recipe, task, agent, fails=("reward", "bootstrap"), **options):

@@ -334,7 +334,7 @@ class Softmax(DiscreteDistribution):
         temperature: Temperature, in (0, inf), shape `[]`.
     """
 
-    temperature: Float[ArrayLike, ""]
+    temperature: Float[ArrayLike, "in (0, inf)"]
 
     @checked
     def sample(
@@ -478,7 +478,7 @@ class ClippedEntropySoftmax(Softmax):
         entropy_clip: Fraction of the largest entropy, in [0, inf), shape `[]`.
     """
 
-    entropy_clip: Float[ArrayLike, ""]
+    entropy_clip: Float[ArrayLike, "in [0, inf)"]
 
     @checked
     def entropy(

@@ -156,7 +156,7 @@ class GaussianDiagonal(ContinuousDistribution):
             when called.
     """
 
-    sigma: Float[ArrayLike, "[] or [D] or [..., D]"] | None
+    sigma: Float[ArrayLike, "[] or [D] or [..., D] in (0, inf)"] | None
 
     @checked
     def sample(

@@ -196,7 +196,7 @@ class EpsilonGreedy(DiscreteDistribution):
             it when called.
     """
 
-    epsilon: Float[ArrayLike, ""] | None
+    epsilon: Float[ArrayLike, "in [0, 1]"] | None
     kl = None
 
     @checked

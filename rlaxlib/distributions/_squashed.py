@@ -202,8 +202,8 @@ class SquashedGaussian(ContinuousDistribution):
         sigma_max: Largest log standard deviation, in [`sigma_min`, inf), shape `[]`.
     """
 
-    sigma_min: Float[ArrayLike, ""]
-    sigma_max: Float[ArrayLike, ""]
+    sigma_min: Float[ArrayLike, "in (-inf, inf)"]
+    sigma_max: Float[ArrayLike, "in (-inf, inf)"]
 
     @checked(compiled=False)
     def sample(

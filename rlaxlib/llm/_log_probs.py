@@ -240,7 +240,7 @@ def linear_token_log_probs(
     """
     several = tokens if tokens.ndim == 2 else tokens[:, None]
     inputs = _Inputs(hidden, head, bias, temperature, soft_cap, several, kept)
-    with programs.mesh_of(inputs):
+    with programs.mesh_of(inputs):  # JAX 0.12 could not slice a shared head otherwise.
         log_prob, entropy = _program(chunk_size, inputs)
     log_prob = log_prob if tokens.ndim == 2 else log_prob[:, 0]
     return TokenLogProbs(log_prob, entropy if with_entropy else None)

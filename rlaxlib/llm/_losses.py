@@ -302,10 +302,10 @@ def kl_loss(
         l_t = log (π(a_t) / π_ref(a_t))
 
     The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
-    lower variance. The **gradient** is :math:`l_t ∇ log π(a_t)` for every kind. Its
-    mean over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`,
-    whereas the mean gradient of the values would be 0 for k1, and that of
-    :math:`KL(π_ref ‖ π)` for k3.
+    lower variance. The **gradient** is that of k2, :math:`l_t ∇ log π(a_t)`, for every
+    kind, and so are further derivatives. Its mean over tokens sampled from :math:`π` is
+    the gradient of :math:`KL(π ‖ π_ref)`, whereas the mean gradient of the values would
+    be 0 for k1, and that of :math:`KL(π_ref ‖ π)` for k3.
 
     The first policy is the one that sampled the tokens. The mean of
     `kl_loss(old_log_prob, log_prob)` estimates the KL of an update, to log;
@@ -338,14 +338,10 @@ def kl_loss(
         Yunhao Tang and Rémi Munos, *On a Few Pitfalls in KL Divergence Gradient
         Estimation for RL*, 2025. https://arxiv.org/abs/2506.09477
     """
-    x = stop_gradient(ratios.log_ratio(log_prob, ref_log_prob))
-    value = {
-        "k1": x,
-        "k2": 0.5 * jnp.square(x),
-        "k3": ratios.k3(-x),
-        "abs": jnp.abs(x),
-    }[kind]
-    return value + x * _zero(log_prob)
+    x = ratios.log_ratio(log_prob, stop_gradient(ref_log_prob))
+    k2 = 0.5 * jnp.square(x)
+    value = {"k1": x, "k2": k2, "k3": ratios.k3(-x), "abs": jnp.abs(x)}[kind]
+    return stop_gradient(value) + _zero(k2)
 
 
 @checked

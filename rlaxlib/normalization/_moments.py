@@ -159,7 +159,7 @@ class Ema(FunctionTuple):
         axis_name: Mapped axis name, or names, to average over as well; or None.
     """
 
-    decay: Float[ArrayLike, ""]
+    decay: Float[ArrayLike, "in [0, 1)"]
     rate: ArrayLike = dataclasses.field(repr=False)
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")

@@ -407,9 +407,9 @@ class PopArt(FunctionTuple):
     """
 
     num_outputs: int = dataclasses.field(metadata={"static": True})
-    step_size: Float[ArrayLike, ""] | None
-    scale_lb: Float[ArrayLike, ""]
-    scale_ub: Float[ArrayLike, ""]
+    step_size: Float[ArrayLike, "in [0, 1]"] | None
+    scale_lb: Float[ArrayLike, "in (0, inf)"]
+    scale_ub: Float[ArrayLike, "in (0, inf]"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     dtype: DTypeLike = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")

@@ -149,8 +149,8 @@ class RewardScale(FunctionTuple):
         axis_name: Mapped axis name, or names, whose sums count too; or None.
     """
 
-    epsilon: Float[ArrayLike, ""]
-    max_return: Float[ArrayLike, ""]
+    epsilon: Float[ArrayLike, "in [0, inf)"]
+    max_return: Float[ArrayLike, "in (0, inf]"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 
@@ -278,7 +278,7 @@ class ReturnBasedScale(FunctionTuple):
         axis_name: Mapped axis name, or names, whose numbers count too; or None.
     """
 
-    min_scale: Float[ArrayLike, ""]
+    min_scale: Float[ArrayLike, "in (0, inf)"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 
@@ -411,9 +411,9 @@ class PercentileScale(FunctionTuple):
     """
 
     ema: Ema
-    low_percentile: Float[ArrayLike, ""]
-    high_percentile: Float[ArrayLike, ""]
-    min_scale: Float[ArrayLike, ""]
+    low_percentile: Float[ArrayLike, "in [0, 100]"]
+    high_percentile: Float[ArrayLike, "in [0, 100]"]
+    min_scale: Float[ArrayLike, "in (0, inf)"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 

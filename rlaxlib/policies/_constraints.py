@@ -208,9 +208,9 @@ class PidLagrangian(FunctionTuple):
     """
 
     limit: Float[ArrayLike, ""]
-    k_p: Float[ArrayLike, ""]
-    k_i: Float[ArrayLike, ""]
-    k_d: Float[ArrayLike, ""]
+    k_p: Float[ArrayLike, "in [0, inf)"]
+    k_i: Float[ArrayLike, "in [0, inf)"]
+    k_d: Float[ArrayLike, "in [0, inf)"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 

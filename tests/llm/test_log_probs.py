@@ -580,6 +580,20 @@ def test_options_of_a_sharded_head_equal_those_on_one_device(
             assert each.sharding.is_equivalent_to(sharding, each.ndim)
 
 
+@pytest.mark.parametrize("is_set", [False, True])
+def test_hidden_states_sharded_by_features_are_gathered(is_set):
+    mesh = jax.make_mesh((2, 2), ("batch", "features"), (AxisType.Explicit,) * 2)
+    specs = PartitionSpec("batch", "features"), PartitionSpec(), PartitionSpec("batch")
+    put = [NamedSharding(mesh, spec) for spec in specs]
+    function = total(rlaxlib.linear_token_log_probs, chunk_size=100)
+    with jax.set_mesh(mesh) if is_set else contextlib.nullcontext():
+        inputs = jax.device_put((STATES, HEAD, TOKENS), tuple(put))
+        found = jax.jit(jax.value_and_grad(function, (0, 1)))(*inputs)
+    assert_close(found, EXPECTED, rtol=1e-5, atol=1e-5)
+    for gradient, sharding in zip(found[1], put, strict=False):
+        assert gradient.sharding.is_equivalent_to(sharding, 2)
+
+
 def test_gradients_of_a_replicated_head_add_up_over_devices():
     mesh = jax.make_mesh((4,), ("batch",))
     specs = [PartitionSpec(*each) for each in (["batch"], [], ["batch"])]

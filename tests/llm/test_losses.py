@@ -344,6 +344,13 @@ def test_mean_gradient_of_the_kl_loss_is_that_of_the_kl(kind):
     close(found, exact_kl(LOGITS, REFERENCE)[1], atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["k1", "k2", "k3", "abs"])
+def test_mean_second_derivative_of_the_kl_loss_at_the_reference_is_that_of_the_kl(kind):
+    probs = np.exp(REFERENCE) / np.sum(np.exp(REFERENCE))
+    found = jax.jit(jax.hessian(lambda x: enumerate_kl(kind, x)))(REFERENCE)
+    close(found, np.diag(probs) - np.outer(probs, probs), atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["k1", "k3"])
 def test_mean_value_of_the_kl_loss_is_the_kl(kind):
     close(mean_kl_loss(kind, LOGITS)[0], exact_kl(LOGITS, REFERENCE)[0], atol=1e-6)

@@ -442,7 +442,7 @@ CASES = cases(
         "crr_actor": given(NET_PARAMS, NET, DATA, KEY, stopped=ACTOR),
         "cql_critic": given(NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC),
         "cql_temperature": given(
-            (jnp.float32(0.3), NET_PARAMS[0]), NET, DATA, KEY, num_samples=2
+            (jnp.float32(0.3), NET_PARAMS[0]), NET, DATA, KEY, 5.0, num_samples=2
         ),
         "cal_ql_critic": given(
             NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC

@@ -178,6 +178,7 @@ def train(config: Config) -> list[tuple[int, float]]:
     for episode in (progress := trange(1, config.train_episodes + 1)):
         batch.append(play(environment, versions[0], act_key, steps))
         if len(batch) == config.batch_size:
+            # In Catch, all episodes have nine steps; pad them elsewhere.
             stacked = jax.tree.map(lambda *each: np.stack(each), *batch)
             agent, batch = learn(agent, stacked, config), []
             versions.append(agent)

@@ -147,5 +147,5 @@ def evaluate(agent, environment, config) -> float:
 
 if __name__ == "__main__":
     config = tyro.cli(Config)
-    rows, header = train(config), "step,clone,data"
+    rows, header = train(config), "step,evaluation return,data return"
     np.savetxt(config.output, rows, "%g", ",", header=header, comments="")

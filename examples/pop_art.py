@@ -76,7 +76,7 @@ SMALL = Config(train_episodes=20, eval_interval=10, eval_episodes=5)  # For test
 
 
 class Episode(NamedTuple):
-    """An episode of T steps."""
+    """An episode of T steps. `learn` is compiled for each T."""
 
     observation: np.ndarray  # [T+1, ...]: the last one is after the last step.
     action: np.ndarray  # [T]

@@ -190,12 +190,12 @@ def evaluate(agent, key, config):
     keys = jax.random.split(key, config.eval_episodes)
 
     def step(world, _):
-        observation, state = world
+        observation, state, alive = world
         mean, *_ = agent.apply_fn(agent.params, normalize(agent, observation))
-        observation, state, reward, *_ = env_step(keys, state, mean)
-        return (observation, state), reward
+        after, state, reward, ended, cut, _ = env_step(keys, state, mean)
+        return (after, state, alive & ~(ended | cut)), alive * reward
 
-    world = jax.vmap(ENVIRONMENT.reset)(keys)
+    world = *jax.vmap(ENVIRONMENT.reset)(keys), jnp.ones(config.eval_episodes, bool)
     _, rewards = jax.lax.scan(step, world, length=EPISODE_STEPS)
     return jnp.mean(jnp.sum(rewards, axis=0))
 

@@ -210,14 +210,14 @@ def evaluate(agent, key, episodes):
     """Return the mean return of episodes with median actions."""
 
     def step(carry, key):
-        observation, state = carry
+        observation, state, alive = carry
         mean, _ = policy(agent.params["actor"], observation)
-        observation, state, reward, *_ = env_step(key, state, jnp.tanh(mean))
-        return (observation, state), reward
+        after, state, reward, ended, cut, _ = env_step(key, state, jnp.tanh(mean))
+        return (after, state, alive & ~(ended | cut)), alive * reward
 
     def play(key):
-        keys = jax.random.split(key, EPISODE_STEPS)
-        return jnp.sum(jax.lax.scan(step, ENVIRONMENT.reset(key), keys)[1])
+        keys, start = jax.random.split(key, EPISODE_STEPS), ENVIRONMENT.reset(key)
+        return jnp.sum(jax.lax.scan(step, (*start, True), keys)[1])
 
     return jnp.mean(jax.vmap(play)(jax.random.split(key, episodes)))
 

@@ -64,12 +64,13 @@ SMALL = Config(evaluations=2, eval_interval=100, eval_episodes=2)  # For tests.
 
 
 class Network(nn.Module):
-    """Action values. Layer normalisation keeps the scale of the features."""
+    """Action values of one observation. Layer normalisation keeps the scale."""
 
     num_actions: int
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, observation):
+        x = observation.ravel()
         for _ in range(2):
             x = nn.Dense(64, kernel_init=sparse_init)(x)
             x = nn.leaky_relu(nn.LayerNorm(use_scale=False, use_bias=False)(x))

@@ -182,6 +182,7 @@ def train(config: Config) -> list[tuple[int, float]]:
     for episode in (progress := trange(1, config.train_episodes + 1)):
         batch.append(play(environment, agent, act_key, count))
         if len(batch) == config.batch_size:
+            # In Catch, all episodes have nine steps; pad them elsewhere.
             episodes = Episodes(*map(np.stack, zip(*batch, strict=True)))
             agent, _ = learn(agent, episodes, config)
             batch = []

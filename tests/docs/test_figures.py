@@ -76,6 +76,12 @@ def test_figure_equals_the_committed_file(name, scripts):
         np.testing.assert_allclose(lines, kept_lines, rtol=1e-3, atol=0.1)
 
 
+def test_each_example_has_a_curve_and_its_numbers():
+    names = {path.stem for path in (FOLDER.parents[1] / "examples").glob("*.py")}
+    for kind in ("csv", "svg"):
+        assert {path.stem for path in (FOLDER / "curves").glob(f"*.{kind}")} == names
+
+
 def test_drawing_is_deterministic(scripts):
     assert scripts["make"].draw("timeline") == scripts["make"].draw("timeline")
 

@@ -112,6 +112,12 @@ def draw(name: str) -> None:
     with mpl.rc_context({**mpl.rcParamsDefault, **style.SETTINGS}):
         figure = Figure(figsize=(4, 2.5), layout="constrained")
         axes = figure.subplots()
+        if name == "bandits":
+            figure.set_figwidth(style.WIDTH)
+            axes.set(xscale="log", yscale="log", xlim=(10, 10_000), ylim=(1, 1000))
+            # The theoretical rates come last.
+            colors = [*style.COLORS, "#a87b4f", "#d66bb0", "#2fa5a5", *3 * [style.INK]]
+            axes.set_prop_cycle(color=colors, linestyle=[*8 * ["-"], "--", ":", "-."])
         for label, seeds in curves(name).items():
             x, y = seeds[0, :, 0], seeds[:, :, 1]
             (line,) = axes.plot(x, np.median(y, axis=0), label=label)
@@ -121,9 +127,12 @@ def draw(name: str) -> None:
             )
         *_, x_name, y_name = read(name)[0]
         axes.set(xlabel=x_name, ylabel=y_name)
-        axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
-        if len(axes.lines) > 1:
-            axes.legend(fontsize="small")
+        if name == "bandits":
+            figure.legend(fontsize="small", loc="outside right center")
+        else:
+            axes.locator_params(axis="x", nbins=5)  # Avoids overlapping tick labels.
+            if len(axes.lines) > 1:
+                axes.legend(fontsize="small")
         figure.savefig(path(name, "svg"), metadata={"Date": None})
 
 

@@ -31,7 +31,7 @@ network, because they have to adapt faster than the policy that they constrain.
 
 In bsuite's Catch, an episode has nine steps and returns +1 for a catch and -1 for a
 miss. A random agent averages -0.6. Expect at least +0.9 in the final evaluation, and
-+1.0 with most seeds, after about 15 seconds on two cores.
++1.0 with most seeds, after about 25 seconds on two cores.
 
     python mpo.py --seed 1 --policy-bound 0.001
 

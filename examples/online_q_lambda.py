@@ -15,7 +15,7 @@ Q(λ)).
 
 In bsuite's Catch, an episode has nine steps and returns +1 for a catch and -1 for a
 miss. A random agent averages -0.6. Expect at least +0.9 in the final evaluation, and
-+1.0 with most seeds, after about 10 seconds on two cores.
++1.0 with most seeds, after about 15 seconds on two cores.
 
     python online_q_lambda.py --seed 1 --lambda-return 0.5 --watkins
 

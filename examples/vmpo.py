@@ -19,7 +19,7 @@ has one, a Gaussian policy two.
 
 In bsuite's Catch, an episode has nine steps and returns +1 for a catch and -1 for a
 miss. A random agent averages -0.6. Expect at least +0.9 in the final evaluation, and
-+1.0 with most seeds, after about 20 seconds on two cores.
++1.0 with most seeds, after about 25 seconds on two cores.
 
     python vmpo.py --seed 1 --top-k-fraction 1
 

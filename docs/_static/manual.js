@@ -115,10 +115,12 @@ if (typeof Search !== "undefined") {
           add(page, match(text) - 2, `${title}: ${text}`, `#${id}`);
       }
     for (const [entry, places] of Object.entries(indexentries))
-      for (const [file, , isMain] of places) {
+      for (const [file, id, isMain] of places) {
         const score = match(entry) - 5 * (match(entry) >= 100);
         const rated = score - 15 * !isMain + /^(guide|algo)/.test(docnames[file]) / 2;
-        if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file]);
+        // Entries within a page lead to their section.
+        const anchor = /^index-[1-9]/.test(id) ? `#${id}` : "";
+        if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file], anchor);
       }
     for (const [file, page] of docnames.entries())
       if (match(`${titles[file]} ${SUMMARIES[page] ?? ""}`) >= 60) add(page, 35, titles[file]);

@@ -18,6 +18,19 @@ for (const table of document.querySelectorAll("article table.docutils:has(thead)
     table.classList.add("list");
 }
 
+// An equation within a line of text scrolls if it is wider than the page.
+const scrollWideEquations = () => {
+  for (const math of document.querySelectorAll("article :is(p, td) > math")) {
+    const around = math.closest("td") ?? math.parentElement;
+    if (math.getBoundingClientRect().width <= around.clientWidth) continue;
+    const box = Object.assign(document.createElement("span"), { className: "wide" });
+    math.replaceWith(box);
+    box.append(math);
+  }
+};
+scrollWideEquations();
+addEventListener("resize", scrollWideEquations);
+
 // Tables of the class "filter" have a box that filters rows, and headers that sort.
 const tables = [...document.querySelectorAll("table.filter")];
 // A section of its own, or the table.

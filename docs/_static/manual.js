@@ -132,8 +132,9 @@ if (typeof Search !== "undefined") {
         const score = match(entry) - 5 * (match(entry) >= 100);
         const rated = score - 15 * !isMain + /^(guide|algo)/.test(docnames[file]) / 2;
         // Entries within a page lead to their section.
-        const anchor = /^index-[1-9]/.test(id) ? `#${id}` : "";
-        if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file], anchor);
+        const inside = /^index-[1-9]/.test(id) ? [`: ${entry}`, `#${id}`] : ["", ""];
+        const title = titles[file] + inside[0];
+        if (score >= 60 || isMain) add(docnames[file], score && rated, title, inside[1]);
       }
     for (const [file, page] of docnames.entries())
       if (match(`${titles[file]} ${SUMMARIES[page] ?? ""}`) >= 60) add(page, 35, titles[file]);

@@ -4,7 +4,7 @@
 - `learnability`: the variance of success on a level (SFL).
 - `level_probabilities`: the mixture of scores and staleness that PLR samples from.
 
-A level is what parameterises an environment: a seed, a maze. A score takes the stream
+A level is a parameter of an environment: a seed, a maze. A score takes the stream
 of one level, with any number of episodes, and averages over those that ended in it.
 All results are data: none of these functions has a gradient.
 """

@@ -249,7 +249,7 @@ def check_trajectory(
     happens if the step before a masked one neither terminates nor is truncated: where
     the last observation of an episode is lost, mask its step and mark it as truncated.
     Other masked steps may hold anything. Discounts of 0 and 1 that are mostly 0 are
-    taken for flags of ends, `done`, in their place.
+    reported as `done` flags.
 
     Outside `jax.jit`, an inconsistent stream raises an error that lists all problems.
     Inside, `jax.experimental.checkify` reports the first one::

@@ -63,7 +63,7 @@ class FlowStep(NamedTuple):
 
 
 class DiffusionSample(NamedTuple):
-    """Data with noise, and what the network is to predict from it.
+    """Data with noise, and the target of the network.
 
     Attributes:
         x: Data with noise :math:`x_k`, shape `[D]`.

@@ -38,7 +38,7 @@ ArrayTree = Any
 
 
 class EmphaticTraceState(NamedTuple):
-    """An emphatic trace, and what the next update needs.
+    """An emphatic trace, and the scalars that the next update needs.
 
     `emphatic_trace_init` returns the first.
 
@@ -57,7 +57,7 @@ class EmphaticTraceState(NamedTuple):
 
 
 class TrueOnlineTdState(NamedTuple):
-    """Weights of a linear value function, and what the next update needs.
+    """Weights of a linear value function, and the trace of the next update.
 
     `true_online_td_init` returns the first.
 

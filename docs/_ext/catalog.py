@@ -182,10 +182,10 @@ def similar(name):
 
 
 @functools.cache
-def known_as():
+def known_as(table="concepts"):
     """Return the keywords of each name, and whether each leads to it first."""
     found = {}
-    for alias, names in CONCEPTS.items():
+    for alias, names in suggestions.tables()[table].items():
         for name, keyword in itertools.product(names, suggestions.keywords(alias)):
             found.setdefault(name, {})[keyword] = name == names[0]
     return found

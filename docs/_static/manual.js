@@ -18,6 +18,19 @@ for (const table of document.querySelectorAll("article table.docutils:has(thead)
     table.classList.add("list");
 }
 
+// An equation within a line of text scrolls if it is wider than the page.
+const scrollWideEquations = () => {
+  for (const math of document.querySelectorAll("article :is(p, td) > math")) {
+    const around = math.closest("td") ?? math.parentElement;
+    if (math.getBoundingClientRect().width <= around.clientWidth) continue;
+    const box = Object.assign(document.createElement("span"), { className: "wide" });
+    math.replaceWith(box);
+    box.append(math);
+  }
+};
+scrollWideEquations();
+addEventListener("resize", scrollWideEquations);
+
 // Tables of the class "filter" have a box that filters rows, and headers that sort.
 const tables = [...document.querySelectorAll("table.filter")];
 // A section of its own, or the table.
@@ -115,10 +128,13 @@ if (typeof Search !== "undefined") {
           add(page, match(text) - 2, `${title}: ${text}`, `#${id}`);
       }
     for (const [entry, places] of Object.entries(indexentries))
-      for (const [file, , isMain] of places) {
+      for (const [file, id, isMain] of places) {
         const score = match(entry) - 5 * (match(entry) >= 100);
         const rated = score - 15 * !isMain + /^(guide|algo)/.test(docnames[file]) / 2;
-        if (score >= 60 || isMain) add(docnames[file], score && rated, titles[file]);
+        // Entries within a page lead to their section.
+        const inside = /^index-[1-9]/.test(id) ? [`: ${entry}`, `#${id}`] : ["", ""];
+        const title = titles[file] + inside[0];
+        if (score >= 60 || isMain) add(docnames[file], score && rated, title, inside[1]);
       }
     for (const [file, page] of docnames.entries())
       if (match(`${titles[file]} ${SUMMARIES[page] ?? ""}`) >= 60) add(page, 35, titles[file]);

@@ -109,7 +109,8 @@ def tanh_normal_log_prob(
 
     Store :math:`u`: it cannot be recovered once the tanh saturates. If only the action
     is known, use `tanh_normal_log_prob_of_action`. For actions of another range,
-    subtract the sum of the logarithms of their scales.
+    subtract the sum of the logarithms of their scales. The entropy has no closed form:
+    estimate it by minus the log-density of a sample, as SAC does.
 
     The code uses :math:`log(1 - tanh² u) = 2 (log 2 - u - softplus(-2u))`. In single
     precision the left side is minus infinity from :math:`u = 9` on.

@@ -265,8 +265,8 @@ def bootstrapped_q_learning(
     `jax.random.bernoulli(key, p, (K,))`: the disagreement of heads that learn from
     different data measures uncertainty. With :math:`p = 1`, often sufficient, heads
     differ only by their initial parameters. The agent follows one random head for a
-    whole episode. The paper divides the gradient that the heads send into a shared
-    network by :math:`K`: use `optax.scale_gradient`.
+    whole episode. The paper divides the gradient of the heads with respect to a
+    shared network by :math:`K`: use `optax.scale_gradient`.
 
     Args:
         q_tm1: Action values of each head in the state, shape `[K, A]`.

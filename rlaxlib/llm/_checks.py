@@ -56,7 +56,7 @@ def check_answers(
 ) -> AnswerStatistics:
     """Check a batch of answers before the first update of a language model.
 
-    Takes the tokens of a batch and what belongs to them, returns statistics.
+    Takes the tokens of a batch and arrays of their shape, returns statistics.
 
     ::
 
@@ -64,11 +64,12 @@ def check_answers(
         l_t = log (π(a_t)/μ(a_t)),   ρ_t = e^{l_t}
 
     Before the first update, policy and sampler are the same but for their numerics. The
-    check raises an error for what no shape shows: a mask that is shifted or inverted,
-    or misses the token that ends an answer; log-probabilities above 0, infinite or NaN;
-    those of other tokens, or at another temperature, than the sampler's; ids out of
-    range, and positions in place of ids; rewards from which nothing can be learned. An
-    answer may end without `end_token`, at the maximum length, but not all may.
+    check raises an error for mistakes that keep all shapes: a mask that is shifted or
+    inverted, or misses the token that ends an answer; log-probabilities above 0,
+    infinite or NaN; those of other tokens, or at another temperature, than the
+    sampler's; ids out of range, and positions in place of ids; rewards from which
+    nothing can be learned. An answer may end without `end_token`, at the maximum
+    length, but not all may.
 
     Call it outside of `jax.jit`, where the error lists all problems. Inside,
     `jax.experimental.checkify` reports the first one, as for `check_trajectory`.

@@ -41,7 +41,7 @@ def optimal_token_baseline(
         log_prob: Log-probabilities :math:`log π_{i,t}` of the tokens, shape `[G, T]`.
         sum_squared_probs: Sum :math:`∑_a π_{i,t}(a)²` of the squared probabilities of
             all tokens, in [0, 1], shape `[G, T]`. The sum over the other tokens is at
-            most :math:`(1 - π_{i,t})²`: what contradicts that counts as the bound.
+            most :math:`(1 - π_{i,t})²`: larger sums count as the bound.
         sample_mask: False for tokens to ignore, shape `[G, T]`; or None. Such tokens
             have no share in the baseline, and add nothing to later weights.
         axis_name: Mapped axis name, or names, of the group; or None.

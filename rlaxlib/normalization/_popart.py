@@ -367,7 +367,9 @@ def popart(
     Returns:
         A `PopArt`. `init()` returns the initial `PopArtState`, with shifts of 0 and
         scales of 1. `update(params, state, targets, indices)` returns the parameters
-        and the state after `art` and `pop`. It takes `art`'s `sample_mask`.
+        and the state after `art` and `pop`. `params` are those of the last layer, `w`
+        of shape `[..., N]` and `b` of shape `[N]`; `targets` have any shape, `indices`
+        the same, 0 if N is 1. It takes `art`'s `sample_mask`.
 
     Raises:
         ArgumentError: If a shape, dtype or setting is wrong.

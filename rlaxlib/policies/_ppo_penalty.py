@@ -100,7 +100,7 @@ def adaptive_kl_coefficient(
              { β     otherwise
 
     The result is clipped to bounds: without them, some 130 changes in one direction end
-    at 0 or infinity, from where no factor leads back. Call it after the last epoch of
+    at 0 or infinity, which no factor changes. Call it after the last epoch of
     an update. A coefficient of 0 stays 0.
 
     Args:

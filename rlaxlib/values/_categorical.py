@@ -153,7 +153,8 @@ def categorical_q_learning(
         q = Π_z(r_t + γ_t z', softmax(x'(a^*))),
         a^* = argmax_a ∑_k softmax(x'(a))_k z'_k,
 
-    where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`.
+    where :math:`Π_z` is `categorical_l2_project` onto the atoms :math:`z`. Atoms are
+    arrays, and may be traced: the support may depend on the task or change in training.
 
     Args:
         q_atoms_tm1: Atoms :math:`z` of the returns, in ascending order, shape `[K]`.

@@ -57,6 +57,11 @@ async function measure(page, width) {
   await drawn();
   const root = frame.contentDocument.documentElement;
   if (root.scrollWidth > width) problems.push(`${page} at ${width}: the page`);
+  for (const math of root.querySelectorAll("article math")) {
+    const scrolls = math.closest(".equations, .table-wrapper, .wide");
+    if (!scrolls && math.getBoundingClientRect().right > width)
+      problems.push(`${page} at ${width}: ${math.textContent.trim().slice(0, 60)}`);
+  }
   const here = root.querySelector(".sidebar-tree .current-page > a");
   const place = here?.getBoundingClientRect().top ?? 0;
   if (width > 1000 && (place < 0 || place > 900))

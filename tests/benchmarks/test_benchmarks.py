@@ -8,7 +8,10 @@ import rlaxlib
 from benchmarks import __main__ as command
 from benchmarks import growth, memory, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # rlax's.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),  # rlax's.
+    pytest.mark.trust,
+]
 
 
 @pytest.fixture(autouse=True)

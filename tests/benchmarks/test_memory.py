@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import memory
 
+pytestmark = pytest.mark.trust
 CASES = pytest.mark.parametrize(
     "case", memory.SOFTMAX, ids=[each.name for each in memory.SOFTMAX]
 )

@@ -38,6 +38,7 @@ def test_process_compiles_for_negative_seeds_and_runs_for_others(monkeypatch, ca
     assert len(traces) == 1  # Never in a run.
 
 
+@pytest.mark.trust
 @pytest.mark.parametrize("name", training.SETTINGS)
 def test_training_run_has_the_evaluations_and_episodes_of_rejax(name):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):

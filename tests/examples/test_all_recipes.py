@@ -28,23 +28,23 @@ LOSSES = {
 STEP = Batch(
     s_tm1=plain.normal(plain.F),
     s_t=plain.normal(plain.F),
-    a_tm1=jnp.array(2),
-    r_t=jnp.float32(4.0),
-    discount_t=jnp.float32(0.5),
+    a_tm1=np.array(2),
+    r_t=np.float32(4.0),
+    discount_t=np.float32(0.5),
 )
-GREEDY = jnp.outer(STEP.s_tm1, jnp.arange(3.0))  # The last action has most value.
+GREEDY = np.outer(STEP.s_tm1, np.arange(3.0))  # The last action has most value.
 # A TD error of -0.3: of one above 1, an update of ObGD has the sign alone.
 STREAMED = STEP._replace(
-    s_t=STEP.s_tm1 / 2, r_t=1.5 * jnp.sum(jnp.square(STEP.s_tm1)) - 0.3
+    s_t=STEP.s_tm1 / 2, r_t=1.5 * np.sum(np.square(STEP.s_tm1)) - 0.3
 )
 MEMORY = rlaxlib.IntrinsicRewardState(
     plain.normal(12, 3), 3, np.float32(2.0), 4, np.float32(0.1)
 )
-NOVEL = plain.normal(T, 3), jnp.arange(1.0, T + 1), MEMORY, (jnp.array(1.0), 0.5)
+NOVEL = plain.normal(T, 3), np.arange(1.0, T + 1), MEMORY, (np.array(1.0), 0.5)
 
 
 MEAN_KL = float(
-    jnp.mean(
+    np.mean(
         rlaxlib.categorical_kl_divergence(
             plain.STREAM.logits_tm1,
             plain.policy_and_value(plain.PAIR_PARAMS[0], plain.STREAM.s_tm1)[0],
@@ -73,15 +73,15 @@ def call(recipe, *params, **arguments):
 OTHERS = {
     "kl_coefficient": call(
         policy_gradient.kl_coefficient,
-        *(jnp.float32(1.0), plain.PAIR_PARAMS[0]),
+        *(np.float32(1.0), plain.PAIR_PARAMS[0]),
         apply=plain.policy_and_value,
         batch=plain.STREAM,
         target=MEAN_KL / 1.501,
     ),
     "lagrange_multiplier": call(
         policy_gradient.lagrange_multiplier,
-        jnp.float32(35.0),
-        state=rlaxlib.PidLagrangianState(jnp.float32(5.0), jnp.float32(1.0)),
+        np.float32(35.0),
+        state=rlaxlib.PidLagrangianState(np.float32(5.0), np.float32(1.0)),
         limit=25.0,
     ),
     "rnd_rewards": call(
@@ -89,7 +89,7 @@ OTHERS = {
         *explored.params("features"),
         apply=explored.features,
         batch=plain.STREAM,
-        state=jax.vmap(rlaxlib.reward_scale().init)(jnp.zeros(plain.B)),
+        state=jax.vmap(rlaxlib.reward_scale().init)(np.zeros(plain.B)),
         discount=0.5,
     ),
     "ngu_rewards": call(
@@ -112,7 +112,7 @@ OTHERS = {
     ),
     "stream_q": call(
         streaming.stream_q,
-        streaming.Learner(GREEDY, plain.normal(4, 3), jnp.float32(0.9)),
+        streaming.Learner(GREEDY, plain.normal(4, 3), np.float32(0.9)),
         apply=linear,
         step=STREAMED,
         lambda_=0.8,
@@ -122,7 +122,7 @@ OTHERS = {
         streaming.emphatic_td,
         plain.normal(4),
         state=rlaxlib.EmphaticTraceState(
-            plain.normal(4), *map(jnp.float32, (1.0, 2.0, 0.9))
+            plain.normal(4), *map(np.float32, (1.0, 2.0, 0.9))
         ),
         apply=first,
         step=STEP,

@@ -354,7 +354,8 @@ def test_rewards_of_ngu():
     the episode. The mean of distances begins with the eleventh step there, with the
     first one here: the memory is given 11 embeddings before.
     """
-    x, errors = normal(40, 3).at[20:30].set(1.0), jnp.abs(normal(40))
+    x, errors = normal(40, 3), np.abs(normal(40))
+    x[20:30] = 1.0
     mask, std = np.arange(40) % 7 != 3, 0.4
     lifelong_bonus_t = np.asarray(errors) / std
     episodic_bonus_t = np.zeros(40)

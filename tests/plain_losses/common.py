@@ -22,13 +22,21 @@ def seed(name):
     RANDOM.bit_generator.state = state
 
 
+# Inputs are made by NumPy, since JAX would compile a program for each shape.
 def normal(*shape):
-    # NumPy converts: JAX would compile a program for each shape.
-    return jax.device_put(RANDOM.normal(size=shape).astype(np.float32))
+    return RANDOM.normal(size=shape).astype(np.float32)
 
 
 def integers(below, *shape):
-    return jax.device_put(RANDOM.integers(below, size=shape).astype(np.int32))
+    return RANDOM.integers(below, size=shape).astype(np.int32)
+
+
+def on_device(tree):
+    """Return a tree whose NumPy arrays are those of JAX."""
+    kinds = np.ndarray, np.generic
+    return jax.tree.map(
+        lambda x: jax.device_put(x) if isinstance(x, kinds) else x, tree
+    )
 
 
 class Case(NamedTuple):
@@ -51,7 +59,7 @@ class Call:
         second = list(inspect.signature(recipe).parameters)[1]
         self.first = ("params",) if second in APPLY else ("params", "target_params")
         bound = inspect.signature(recipe).bind(
-            *[None] * len(self.first), apply, batch, *args, **kwargs
+            *[None] * len(self.first), apply, *on_device((batch, *args)), **kwargs
         )
         bound.apply_defaults()
         names = list(bound.arguments)[len(self.first) :]
@@ -81,7 +89,7 @@ def cases(recipes, plain, table):
     found = {}
     for name, (params, arguments, stopped, settings) in table.items():
         loss = of(getattr(recipes, name), *arguments, **settings)
-        found[name] = Case(loss, plain[f"plain_{name}"], params, stopped)
+        found[name] = Case(loss, plain[f"plain_{name}"], on_device(params), stopped)
     return found
 
 
@@ -106,8 +114,8 @@ def make_batch(shape, **others):
     return Batch(
         a_tm1=integers(A, *shape),
         r_t=normal(*shape),
-        discount_t=jnp.asarray(RANDOM.choice([0.9, 0.0, 0.9], shape), jnp.float32),
-        probability=jnp.asarray(RANDOM.uniform(0.1, 1, B), jnp.float32),
+        discount_t=RANDOM.choice([0.9, 0.0, 0.9], shape).astype(np.float32),
+        probability=RANDOM.uniform(0.1, 1, B).astype(np.float32),
         **others,
     )
 
@@ -148,15 +156,15 @@ def chained(x, x_t):
         later = t + 1 + np.flatnonzero(IS_VALID[i, t + 1 :])
         if len(later):
             x_t[i, t] = x[i, later[0]]
-    return jax.device_put(x_t)
+    return x_t
 
 
 ROLLOUTS = STREAM._replace(
-    discount_t=jax.device_put(np.where(IS_END, 0.0, GAMMA).astype(np.float32)),
-    s_t=chained(np.asarray(STREAM.s_tm1), STREAM.s_t),
-    v_t=chained(np.asarray(STREAM.v_tm1), STREAM.v_t),
-    truncated_t=jax.device_put(IS_CUT),
-    sample_mask=jax.device_put(IS_VALID),
+    discount_t=np.where(IS_END, 0.0, GAMMA).astype(np.float32),
+    s_t=chained(STREAM.s_tm1, STREAM.s_t),
+    v_t=chained(STREAM.v_tm1, STREAM.v_t),
+    truncated_t=IS_CUT,
+    sample_mask=IS_VALID,
 )
 
 
@@ -172,8 +180,9 @@ def rollouts(b=ROLLOUTS):
             if len(t):
                 fields = {name: x for name, x in vars(b).items() if np.ndim(x) > 1}
                 # In NumPy, since JAX would compile a program for each length.
-                taken = {name: np.asarray(x)[i, t] for name, x in fields.items()}
-                piece = Batch(**taken)
+                piece = Batch(
+                    **{name: np.asarray(x)[i, t] for name, x in fields.items()}
+                )
                 piece.obs = np.concatenate([piece.s_tm1, piece.s_t[-1:]])
                 piece.values = np.concatenate([piece.v_tm1, piece.v_t[-1:]])
                 piece.dones = IS_END[i, t].astype(np.float32)
@@ -190,11 +199,11 @@ IMAGINED = make_batch(
     (B, T),
     s=normal(B, T + 1, F),
     values=normal(B, T + 1),
-    first_discount=jnp.array([0.9, 0.8, 0.1, 0.0]),
+    first_discount=np.array([0.9, 0.8, 0.1, 0.0]),
 )
 ACTION = make_batch((B,), s_tm1=normal(B, F), s_t=normal(B, F))
-ACTION.a_tm1 = jnp.tanh(normal(B, D))
-ACTION.truncated_t = jnp.arange(B) == 1
+ACTION.a_tm1 = np.tanh(normal(B, D))
+ACTION.truncated_t = np.arange(B) == 1
 SEARCH = Batch(
     s=normal(B, F),
     a_tm1=integers(A, B, T),
@@ -204,7 +213,7 @@ SEARCH = Batch(
     visits=integers(4, B, T + 1, A),
     v=jax.nn.sigmoid(normal(B, T + 1)),
     returns=normal(B, T + 1),
-    sample_mask=jnp.arange(T + 1)[None] < jnp.array([[T + 1], [T], [3], [1]]),
+    sample_mask=np.arange(T + 1)[None] < np.array([[T + 1], [T], [3], [1]]),
 )
 
 
@@ -272,7 +281,7 @@ def actor_critic(*shape, gaussian=True):
     actor = mean_and_stddev if gaussian else lambda w, s: jnp.tanh(s @ w)
     return ActorCritic(actor, critic), tuple(
         ActorCritic(normal(F, size), normal(F + D, int(np.prod(shape))), duals)
-        for duals in (jnp.array([1.0, 2.0, 3.0, 0.5]),) * 2
+        for duals in (np.array([1.0, 2.0, 3.0, 0.5]),) * 2
     )
 
 
@@ -287,7 +296,7 @@ SURE, SURE_PARAMS = actor_critic(2, M, gaussian=False)
 LOGITS, LOGITS_PARAMS = actor_critic(M)
 MPO_A = ActorCritic(Q, Q)
 MPO_A_PARAMS = tuple(
-    ActorCritic(normal(F, A), normal(F, A), jnp.array([1.0, 2.0])) for _ in range(2)
+    ActorCritic(normal(F, A), normal(F, A), np.array([1.0, 2.0])) for _ in range(2)
 )
 
 
@@ -296,7 +305,7 @@ class Policy(NamedTuple):
     duals: jax.Array
 
 
-VMPO_PARAMS = tuple(Policy(w, jnp.array([1.0, 2.0])) for w in PAIR_PARAMS)
+VMPO_PARAMS = tuple(Policy(w, np.array([1.0, 2.0])) for w in PAIR_PARAMS)
 
 
 # --- What the losses share. ---

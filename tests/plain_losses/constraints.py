@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from formulas import pick
 from recipes import constraints as recipes
 
@@ -40,7 +41,7 @@ def ratio_and_distribution(p, b=ROLLOUTS):
 
 PPO_LOGITS = normal(B, T, A)
 # Close to the first policy at some steps, and far from it at others.
-SHIFT = jnp.where(jnp.arange(T) < 3, 0.05, 2.0)[None, :, None] * normal(B, T, A)
+SHIFT = np.where(np.arange(T) < 3, 0.05, 2.0)[None, :, None] * normal(B, T, A)
 NEAR = ROLLOUTS._replace(logits_tm1=Q(Q_PARAMS[0], ROLLOUTS.s_tm1) + SHIFT)
 
 

@@ -71,7 +71,7 @@ def kl(x, y):
     return jnp.sum(x * (jnp.log(x) - jnp.log(y)), axis=(-2, -1))
 
 
-SPACED = jnp.linspace(-20, 20, M)
+SPACED = np.linspace(-20, 20, M)
 BINS = f.symexp(SPACED)
 SHORT = Batch(
     s=SEQUENCE.s[:2],
@@ -168,9 +168,9 @@ LAST = np.zeros((B, T + 1), bool)
 TERM[1, 3] = LAST[1, 3] = LAST[0, 2] = True
 REPLAYED = SEQUENCE._replace(
     returns=normal(B, T + 1),
-    discount_t=jnp.asarray(0.9 * ~TERM[:, 1:], jnp.float32),
-    truncated_t=jnp.asarray((LAST & ~TERM)[:, 1:]),
-    sample_mask=jnp.asarray(~LAST[:, :-1]),
+    discount_t=np.asarray(0.9 * ~TERM[:, 1:], np.float32),
+    truncated_t=(LAST & ~TERM)[:, 1:],
+    sample_mask=~LAST[:, :-1],
 )
 
 

@@ -40,8 +40,8 @@ seed(__name__)
 
 K = 2
 CURIOUS = ROLLOUTS._replace(intrinsic_r_t=normal(B, T))
-MASKED = ONE._replace(head_mask=jnp.asarray([[1, 0], [1, 1], [0, 0], [0, 1]], bool))
-RATIOS = ONE._replace(rho=jnp.exp(normal(B)))
+MASKED = ONE._replace(head_mask=np.array([[1, 0], [1, 1], [0, 0], [0, 1]], bool))
+RATIOS = ONE._replace(rho=np.exp(normal(B)))
 
 
 def features(w, s):
@@ -226,7 +226,7 @@ CASES |= {
 }
 
 NOVEL = ROLLOUTS._replace(
-    intrinsic_r_t=jnp.abs(normal(B, T)),
+    intrinsic_r_t=np.abs(normal(B, T)),
     intrinsic_v_tm1=normal(B, T),
     intrinsic_v_t=normal(B, T),
 )

@@ -226,16 +226,18 @@ def plain_diffusion_ppo(p, t):
 # Samples near the means, so that ratios are near 1 as those of PPO; one is far.
 @jax.jit
 def sample_chain():
+    CHAIN.x, CHAIN.old_log_prob = map(jnp.asarray, (CHAIN.x, CHAIN.old_log_prob))
     for step in range(K):
         mean = field(PARAMS[0], OBSERVATIONS, CHAIN.x[step], step)
-        noise = normal(B, D).at[0, 0].set(5.0)
+        noise = normal(B, D)
+        noise[0, 0] = 5.0
         CHAIN.x = CHAIN.x.at[step + 1].set(mean + 0.1 * noise)
         density = get_logprobs(PARAMS[0], step) + 0.05 * normal(B, D)
         CHAIN.old_log_prob = CHAIN.old_log_prob.at[step].set(density)
     return CHAIN.x, CHAIN.old_log_prob
 
 
-CHAIN.x, CHAIN.old_log_prob = sample_chain()
+CHAIN.x, CHAIN.old_log_prob = map(np.asarray, sample_chain())
 
 CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 
@@ -243,7 +245,7 @@ CRITICS = tuple(normal(F + D, 2) for _ in range(2))
 # --- Flow-GRPO and DiffusionNFT. ---
 
 TIMES = np.array([0.0, 0.2, 0.5, 0.9], np.float32)
-STEPS = ACTION._replace(x=normal(K + 1, B, D), times=jnp.asarray(TIMES))
+STEPS = ACTION._replace(x=normal(K + 1, B, D), times=TIMES)
 
 
 def sde_step_with_logprob(w, k):
@@ -282,8 +284,8 @@ def plain_flow_grpo(p, t):
 # Next points near the means, as those of an SDE.
 for step in range(K):
     _, mean, std = sde_step_with_logprob(PARAMS[0], step)
-    STEPS.x = STEPS.x.at[step + 1].set(mean + 0.3 * std * normal(B, D))
-STEPS.old_log_prob = jnp.stack(
+    STEPS.x[step + 1] = mean + 0.3 * std * normal(B, D)
+STEPS.old_log_prob = np.stack(
     [sde_step_with_logprob(PARAMS[0], k)[0] + 1e-3 * normal(B) for k in range(K)]
 )
 
@@ -319,11 +321,11 @@ def plain_diffusion_nft(p, t):
 
 H = 3
 CHUNKS = make_batch((B, H), s_tm1=normal(B, H, F), s_t=normal(B, H, F))
-CHUNKS.a_tm1 = jnp.tanh(normal(B, H, D))
+CHUNKS.a_tm1 = np.tanh(normal(B, H, D))
 IS_CUT, IS_END = np.zeros((B, H), bool), np.zeros((B, H), bool)
 IS_CUT[0, 0] = IS_END[1, 1] = IS_END[2, 2] = True
-CHUNKS.truncated_t = jnp.asarray(IS_CUT)
-CHUNKS.discount_t = jnp.asarray(np.where(IS_END, 0.0, GAMMA), jnp.float32)
+CHUNKS.truncated_t = IS_CUT
+CHUNKS.discount_t = np.where(IS_END, 0.0, GAMMA).astype(np.float32)
 CHUNKS.sample_mask = None
 FLOWS = tuple(0.5 * normal(F + H * D + 1, H * D) for _ in range(2))
 CHUNK_CRITICS = tuple(normal(F + H * D, 2) for _ in range(2))
@@ -466,7 +468,7 @@ CASES = cases(
         ),
         "diffusion_ql_actor": given(PARAMS, field, ACTION, KEY, fixed_critics),
         "fpo": given(
-            PARAMS, field, ACTION, KEY, ADV, jnp.mean(INITIAL_CFM_LOSS, axis=-1)
+            PARAMS, field, ACTION, KEY, ADV, np.mean(INITIAL_CFM_LOSS, axis=-1)
         ),
         "diffusion_bc": given(PARAMS, field, ACTION, KEY),
         "qsm": given(PARAMS, field, ACTION, KEY, critic),

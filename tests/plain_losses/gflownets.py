@@ -36,11 +36,11 @@ VALID = np.arange(T) < LENGTHS[:, None]
 EXIT = np.arange(T) == LENGTHS[:, None] - 1
 STATES, ACTIONS = normal(B, T, F), integers(A, B, T)
 OBJECTS = Batch(
-    s_tm1=jnp.where(VALID[..., None], STATES, jnp.nan),
+    s_tm1=np.where(VALID[..., None], STATES, np.nan),
     # The state after the exit has a mark of 9 and one parent.
-    s_t=jnp.where(EXIT[..., None], 9.0, normal(B, T, F)),
+    s_t=np.where(EXIT[..., None], 9.0, normal(B, T, F)),
     a_tm1=ACTIONS,
-    b_t=jnp.where(EXIT, 0, integers(A, B, T)),
+    b_t=np.where(EXIT, 0, integers(A, B, T)),
     log_reward=normal(B),
     sample_mask=VALID,
 )
@@ -120,6 +120,6 @@ CASES |= {
     "trajectory_balance": Case(
         lambda p, t: recipes.trajectory_balance(p["w"], p["z"], NET, OBJECTS),
         plain_trajectory_balance,
-        ({"w": W, "z": jnp.float32(0.3)}, None),
+        ({"w": W, "z": np.float32(0.3)}, None),
     )
 }

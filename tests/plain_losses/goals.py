@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import formulas as f
 import jax
 import jax.numpy as jnp
+import numpy as np
 from recipes import goals as recipes
 
 from plain_losses.common import (
@@ -219,7 +220,7 @@ def quasimetric_model(x, y):
     return 0.3 * jnp.max(components, axis=1) + (1 - 0.3) * jnp.mean(components, axis=1)
 
 
-ROLLED = GOALS._replace(goal=jnp.roll(GOALS.s_t, 1, axis=0))
+ROLLED = GOALS._replace(goal=np.roll(GOALS.s_t, 1, axis=0))
 
 
 def plain_qrl_value(p, t):
@@ -263,7 +264,7 @@ CASES = cases(
         ),
         "gcivl_value": given(TWO_VALUES, two_values, GOALS),
         "qrl_value": given(
-            (normal(F, K * SIZE), jnp.float32(0.7)), embed, ROLLED, mix=0.3
+            (normal(F, K * SIZE), np.float32(0.7)), embed, ROLLED, mix=0.3
         ),
     },
 )

@@ -33,12 +33,12 @@ from plain_losses.common import (
 seed(__name__)
 
 
-EXPERT = ACTION._replace(s_tm1=normal(B, F), a_tm1=jnp.tanh(normal(B, D)))
-IS_EXPERT = jnp.array([True, False, True, False])
+EXPERT = ACTION._replace(s_tm1=normal(B, F), a_tm1=np.tanh(normal(B, D)))
+IS_EXPERT = np.array([True, False, True, False])
 MIXED, MIXED_STREAM = (x._replace(is_expert=IS_EXPERT) for x in (ONE, ROLLOUTS))
-MIXED_STREAM.expert = jnp.broadcast_to(IS_EXPERT[:, None], (B, T))
+MIXED_STREAM.expert = np.broadcast_to(IS_EXPERT[:, None], (B, T))
 JUDGED, JUDGED_EXPERT = (
-    ONE._replace(s_tm1=normal(B, F), log_prob=-jnp.exp(normal(B))) for _ in range(2)
+    ONE._replace(s_tm1=normal(B, F), log_prob=-np.exp(normal(B))) for _ in range(2)
 )
 
 

@@ -12,8 +12,8 @@ from plain_losses.common import Batch, Case, M, T, integers, normal, of, seed, s
 seed(__name__)
 
 
-PROMPTS, G, LAST = 2, 3, jnp.array([3, 5, 2, 4, 5, 1])
-MASK = jnp.arange(T)[None] < LAST[:, None]
+PROMPTS, G, LAST = 2, 3, np.array([3, 5, 2, 4, 5, 1])
+MASK = np.arange(T)[None] < LAST[:, None]
 
 
 def answers():
@@ -31,11 +31,11 @@ ANSWERS = answers()._replace(
     rewards=normal(PROMPTS, G),
     greedy_rewards=normal(PROMPTS),
     values=normal(PROMPTS * G, T),
-    desirable=jnp.asarray(DESIRABLE),
+    desirable=DESIRABLE,
     mismatched=answers(),
     teacher_logits=normal(PROMPTS * G, T, M),
 )
-ANSWERS = ANSWERS._replace(teacher_log_prob=jnp.roll(ANSWERS.ref_log_prob, 1, axis=0))
+ANSWERS = ANSWERS._replace(teacher_log_prob=np.roll(ANSWERS.ref_log_prob, 1, axis=0))
 PREFERENCES = Batch(chosen=answers(), rejected=answers())
 TABLE = 0.5 * normal(M, M), None
 WIDE_TABLE = 0.5 * normal(M, M + 1), None
@@ -56,7 +56,7 @@ def logps(p, b=ANSWERS):
 
 
 # Rewards of a verifier. Some of each prompt are 1.
-VERIFIED = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]))
+VERIFIED = ANSWERS._replace(rewards=np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]))
 # The first update of a batch, so that its ratios are 1.
 # Some ratios of whole answers above 1 have positive advantages.
 ABOVE = ANSWERS._replace(rewards=-ANSWERS.rewards)
@@ -236,7 +236,8 @@ def plain_rlhf_ppo(p, t):
     kl = ANSWERS.old_log_prob - ANSWERS.ref_log_prob
     advantages = []
     for i, n in enumerate(LAST.tolist()):
-        rewards = (-0.03 * kl[i, :n]).at[-1].add(scores[i])
+        rewards = -0.03 * kl[i, :n]
+        rewards[-1] += scores[i]
         nextvalues = jnp.append(values[i, 1:n], 0.0)
         lastgaelam = f.gae(values[i, :n], rewards, jnp.ones(n), nextvalues)
         advantages.append(jnp.pad(lastgaelam, (0, T - n)))

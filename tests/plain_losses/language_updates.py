@@ -27,13 +27,13 @@ seed(__name__)
 
 GROUPS = jax.jit(grouped)(ANSWERS.rewards)
 
-BINARY = ANSWERS._replace(rewards=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
-SIGNED = ANSWERS._replace(rewards=jnp.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
+BINARY = ANSWERS._replace(rewards=np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
+SIGNED = ANSWERS._replace(rewards=np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]))
 SEVERAL = ANSWERS._replace(all_rewards=normal(2, PROMPTS, G))
-WEIGHTS = jnp.array([1.0, 0.5])
+WEIGHTS = np.array([1.0, 0.5])
 COVARIANCES = {"minimum": 0.2, "maximum": 2.0, "epsilon": 0.2}
 # One answer with a ratio above the band, one below it, and others near 1.
-OFFSETS = jnp.array([0.05, -0.05, 0.0, 0.0, 0.0, 0.0])[:, None]
+OFFSETS = np.array([0.05, -0.05, 0.0, 0.0, 0.0, 0.0])[:, None]
 SAMPLED = ANSWERS._replace(
     sampler_log_prob=ANSWERS.old_log_prob + OFFSETS + 0.001 * normal(PROMPTS * G, T)
 )

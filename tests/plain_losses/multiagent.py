@@ -50,7 +50,7 @@ TERMINATED[1, 2], FILLED[1, 3:] = 1.0, 0.0
 OBS = np.asarray(normal(EPISODES, T + 1, N, F)).copy()
 OBS[1, 4:] = 0.0
 BATCH = SimpleNamespace(
-    obs=jnp.asarray(OBS),
+    obs=OBS,
     actions=integers(A, EPISODES, T, N),
     reward=normal(EPISODES, T),
     terminated=TERMINATED,
@@ -140,10 +140,10 @@ STEPS = Batch(
     a_tm1=integers(A, B, N),
     r_t=normal(B),
     old_log_prob=-1 + 0.3 * normal(B, N),
-    old_v=jnp.mean(STATES[..., 0], axis=1) + 0.3 * normal(B),
-    sample_mask=jnp.asarray(ALIVE),
+    old_v=np.mean(STATES[..., 0], axis=1) + 0.3 * normal(B),
+    sample_mask=ALIVE,
 )
-ADV, TARGET, RATIO = normal(B), 20 * normal(B), jnp.exp(0.1 * normal(B))
+ADV, TARGET, RATIO = normal(B), 20 * normal(B), np.exp(0.1 * normal(B))
 
 
 def logits_and_value(w, s):
@@ -256,7 +256,7 @@ OWN = STEPS._replace(
     a_tm1=jax.nn.softmax(normal(B, N, D)),
     s_t=normal(B, N, F),
     r_t=normal(B, N),
-    discount_t=jnp.asarray(GAMMA * (1 - DONES[0])),
+    discount_t=GAMMA * (1 - DONES[0]),
 )
 
 
@@ -278,7 +278,7 @@ def networks(actor, actor_size, *critic_shape):
 
 MADDPG, MADDPG_PARAMS = networks(lambda w, s: s @ w, D, N)
 MASAC, MASAC_PARAMS = networks(mean_and_stddev, 2 * D, N, 2)
-ALPHA = jnp.array([0.2, 0.5, 1.0])
+ALPHA = np.array([0.2, 0.5, 1.0])
 
 
 def soft_actions(logits):
@@ -350,7 +350,7 @@ CASES = cases(
         "masac_critic": given(MASAC_PARAMS, MASAC, OWN, KEY, ALPHA, stopped="actor"),
         "masac_actor": given(MASAC_PARAMS, MASAC, OWN, KEY, ALPHA, stopped="critic"),
         "masac_temperature": given(
-            (jnp.log(ALPHA), MASAC_PARAMS[0]), MASAC, OWN, KEY, -2.0
+            (np.log(ALPHA), MASAC_PARAMS[0]), MASAC, OWN, KEY, -2.0
         ),
         "vdn": given(Q_PARAMS, Q, TEAM),
         "qmix": given(MIX_PARAMS, values_and_mix, TEAM),

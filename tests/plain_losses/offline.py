@@ -39,8 +39,8 @@ from plain_losses.continuous import actions_and_log_probs as sample
 seed(__name__)
 
 
-DATA = ACTION._replace(returns=normal(B), a_t=jnp.tanh(normal(B, D)))
-DATA_STREAM = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
+DATA = ACTION._replace(returns=normal(B), a_t=np.tanh(normal(B, D)))
+DATA_STREAM = ROLLOUTS._replace(a_tm1=np.tanh(normal(B, T, D)))
 S, A_TM1 = DATA.s_tm1, DATA.a_tm1
 SAC, SAC_PARAMS = actor_critic(3)
 NET = SAC._replace(value=lambda w, s: (s @ w)[..., 0])
@@ -48,7 +48,7 @@ NET_PARAMS = tuple(p._replace(value=normal(F, 1)) for p in SAC_PARAMS)
 TD3, TD3_PARAMS = actor_critic(2, gaussian=False)
 
 
-MASKS = (DATA.discount_t > 0).astype(jnp.float32)  # 1 where the episode goes on.
+MASKS = (DATA.discount_t > 0).astype(np.float32)  # 1 where the episode goes on.
 
 
 def log_probs(w, s, a):
@@ -442,7 +442,7 @@ CASES = cases(
         "crr_actor": given(NET_PARAMS, NET, DATA, KEY, stopped=ACTOR),
         "cql_critic": given(NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC),
         "cql_temperature": given(
-            (jnp.float32(0.3), NET_PARAMS[0]), NET, DATA, KEY, 5.0, num_samples=2
+            (np.float32(0.3), NET_PARAMS[0]), NET, DATA, KEY, 5.0, num_samples=2
         ),
         "cal_ql_critic": given(
             NET_PARAMS, NET, DATA, KEY, num_samples=2, stopped=CRITIC

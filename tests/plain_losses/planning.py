@@ -40,7 +40,7 @@ seed(__name__)
 
 
 L, K = 3, 5
-SUPPORT = jnp.linspace(-10, 10, M)
+SUPPORT = jnp.asarray(np.linspace(-10, 10, M), jnp.float32)
 CRITICS = 3
 
 
@@ -69,13 +69,15 @@ PARAMS = tuple(
     }
     for _ in range(2)
 )
+IS_LAST = np.zeros((B, T), bool)
+IS_LAST[[1, 3], [2, 0]] = True
 SEQUENCES = Batch(
     s=normal(B, T + 1, F),
-    a_tm1=jnp.tanh(normal(B, T, D)),
+    a_tm1=np.tanh(normal(B, T, D)),
     r_t=normal(B, T),
     target=3 * normal(B, T),
-    discount_t=jnp.ones((B, T)).at[1, 2].set(0.0).at[3, 0].set(0.0),
-    a_samples=jnp.tanh(normal(K, B, D)),
+    discount_t=np.where(IS_LAST, 0.0, 1.0),
+    a_samples=np.tanh(normal(K, B, D)),
     visits=1 + integers(6, K, B),
 )
 
@@ -321,7 +323,7 @@ def plain_mrq_actor(p, t):
     return -jnp.mean(q_policy) + 0.1 * jnp.mean(pre_activ**2)
 
 
-REWARDED = ROLLOUTS._replace(a_tm1=jnp.tanh(normal(B, T, D)))
+REWARDED = ROLLOUTS._replace(a_tm1=np.tanh(normal(B, T, D)))
 
 
 CASES = cases(

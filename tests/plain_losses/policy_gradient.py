@@ -3,6 +3,7 @@
 import formulas as f
 import jax
 import jax.numpy as jnp
+import numpy as np
 from formulas import pick
 from jax import nn
 from jax.nn import log_softmax
@@ -438,7 +439,7 @@ def plain_masked_ppo(p, t):
     return ppo_of(jnp.where(LEGAL.action_mask, logits, -1e8), v)
 
 
-REMEMBERED = ROLLOUTS._replace(state=normal(B, F), first=jnp.arange(B * T) % 3 == 1)
+REMEMBERED = ROLLOUTS._replace(state=normal(B, F), first=np.arange(B * T) % 3 == 1)
 REMEMBERED.first = REMEMBERED.first.reshape(B, T)
 
 
@@ -500,7 +501,7 @@ CASES = cases(
             DISCRETE_PARAMS, DISCRETE, ONE, 0.2, stopped="critic"
         ),
         "discrete_sac_temperature": given(
-            (jnp.float32(0.3), DISCRETE_PARAMS[0]), DISCRETE, ONE, 0.5
+            (np.float32(0.3), DISCRETE_PARAMS[0]), DISCRETE, ONE, 0.5
         ),
     },
 )

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from formulas import two_hot
 from recipes import search as recipes
 
@@ -28,7 +29,7 @@ seed(__name__)
 POSITIONS = Batch(
     s=normal(B, F),
     action_weights=jax.nn.softmax(normal(B, A)),
-    returns=jnp.array([1.0, -1.0, 0.0, 1.0]),
+    returns=np.array([1.0, -1.0, 0.0, 1.0]),
 )
 VISITED = SEARCH._replace(action_weights=jax.nn.softmax(normal(B, T + 1, A)))
 

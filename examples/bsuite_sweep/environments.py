@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from bsuite.utils import datasets
 
 State = dict[str, jax.Array]
 
@@ -43,6 +44,28 @@ def bandit(mapping_seed: int) -> Environment:
         lambda key: {},
         lambda key, state, action: (state, rewards[action], jnp.bool_(True)),
         lambda state: jnp.ones(1),
+    )
+
+
+def mnist() -> Environment:
+    """Create `MNISTBandit`: one step, to name the digit of an image.
+
+    Downloads the images at first, by bsuite, which reads pixels above 127 as negative
+    numbers; here they are positive.
+    """
+    (images, labels), _ = datasets.load_mnist()
+    images = jnp.asarray(images.astype(np.uint8).reshape(len(images), -1))
+    labels = jnp.asarray(labels, jnp.int32)
+
+    def step(key, state, action):
+        right = action == labels[state["index"]]
+        return state, jnp.where(right, 1.0, -1.0), jnp.bool_(True)
+
+    return Environment(
+        10,
+        lambda key: {"index": jax.random.randint(key, (), 0, len(labels))},
+        step,
+        lambda state: images[state["index"]].astype(jnp.float32) / 255,
     )
 
 
@@ -266,4 +289,5 @@ def make(name: str, setting: dict[str, Any]) -> Environment:
         return discounting_chain(setting["mapping_seed"])
     if name == "cartpole_swingup":
         return cartpole(setting["height_threshold"], setting["x_reward_threshold"])
-    return {"catch": catch, "mountain_car": mountain_car, "cartpole": cartpole}[name]()
+    others = catch, cartpole, mnist, mountain_car
+    return {make.__name__: make for make in others}[name]()

@@ -18,14 +18,11 @@ from bsuite.logging import logging_utils
 from bsuite_sweep import agents, environments
 
 AGENTS = ("dqn", "bootstrapped_dqn", "actor_critic")
-EXPERIMENTS = {
-    name: info
-    for name, info in summary_analysis.BSUITE_INFO.items()
-    if not name.startswith("mnist")  # Downloads its data.
-}
+EXPERIMENTS = summary_analysis.BSUITE_INFO
 LONG = ("cartpole", "mountain_car")  # Episodes of up to 1,000 steps.
 PERIODS = {  # Steps between updates of DQN and bootstrapped DQN, by the first word.
     "bandit": (1, 4),
+    "mnist": (1, 4),
     "deep": (1, 8),
     "catch": (1, 16),
     "discounting": (1, 16),
@@ -114,7 +111,7 @@ def step(env, agent, noise, scale, loop) -> Loop:
     """Take a step in the environment, and update the agent."""
     key, *keys = jax.random.split(loop.key, 6)
     s_tm1 = env.observe(loop.world)
-    action = agent.act(loop.state, keys[0], s_tm1)
+    action, state = agent.act(loop.state, keys[0], s_tm1)
     world, raw_reward, done = env.step(keys[1], loop.world, action)
     reward = scale * raw_reward + noise * jax.random.normal(keys[2])
     s_t = env.observe(world)
@@ -127,7 +124,7 @@ def step(env, agent, noise, scale, loop) -> Loop:
     return Loop(
         key,
         jax.tree.map(lambda x, y: jnp.where(done, x, y), first, world),
-        agent.update(loop.state, keys[3], transition),
+        agent.update(state, keys[3], transition),
         log,
         loop.logs.at[row].set(jnp.stack(log), mode="drop"),
         loop.episode + done,

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from bsuite import sweep
+from bsuite.utils import datasets
 from bsuite_sweep import agents, environments, page, training
 from bsuite_sweep.__main__ import SCORES, main, summarize
 
 # The state of bsuite's environment, by the names of its attributes.
 STATES = {
     "bandit": {},
+    "mnist": {},
     "catch": {"ball": "_ball_x", "row": "_ball_y", "paddle": "_paddle_x"},
     "deep_sea": {"row": "_row", "column": "_column", "bad": "_bad_episode"},
     "discounting_chain": {"time": "_timestep", "chain": "_context"},
@@ -42,6 +44,8 @@ def state_of(experiment, env, observation):
     else:
         [names] = [STATES[name] for name in STATES if experiment.startswith(name)]
         state = {ours: getattr(env, theirs) for ours, theirs in names.items()}
+    if experiment.startswith("mnist"):
+        state["index"] = round(255 * observation[0, 0])
     if experiment.startswith("memory"):
         state["shown"] = max(state["time"] - 1, 0)
     if experiment.startswith("umbrella"):
@@ -55,6 +59,15 @@ def observe(env, state):
     if env.num_cells:
         observation = jnp.arange(env.num_cells) == observation
     return jnp.ravel(observation)
+
+
+@pytest.fixture(autouse=True)
+def _digits(monkeypatch):
+    """Put images, whose first pixel numbers them, in place of a download."""
+    images = np.random.default_rng(0).integers(0, 128, (128, 28, 28), np.int8)
+    images[:, 0, 0] = np.arange(128)
+    data = images, np.arange(128, dtype=np.uint8) % 10
+    monkeypatch.setattr(datasets, "load_mnist", lambda: (data, data))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +108,8 @@ def test_environment_is_that_of_bsuite(experiment):
                 np.testing.assert_allclose(scale * reward, timestep.reward, rtol=1e-5)
             if experiment == "deep_sea_stochastic":
                 expected["column"] = state["column"]
+            if experiment.startswith("mnist"):
+                expected["index"] = state["index"]  # bsuite shows zeros at the end.
             if experiment.startswith("umbrella"):
                 expected["distractors"] = state["distractors"]
             jax.tree.map(
@@ -170,7 +185,7 @@ def test_deep_sea_ends_once_it_is_solved(monkeypatch):
     perfect = agents.Agent(
         init=lambda key: jnp.int32(0),  # Counts steps.
         # Its first 100 episodes are bad.
-        act=lambda state, key, s: right[s] ^ (state < 100 * size),
+        act=lambda state, key, s: (right[s] ^ (state < 100 * size), state),
         update=lambda state, key, transition: state + 1,
     )
     monkeypatch.setattr(training, "make_agent", lambda *_: perfect)

@@ -271,13 +271,9 @@ def categorical_kl_divergence(
     """
     one = legal_softmax(p_logits, action_mask, temperature)
     other = legal_softmax(q_logits, action_mask, temperature)
-    p, q = one.probs, other.probs
     d = (other.gaps - one.gaps) - jnp.log(other.total / one.total)
-    # KL = ∑ (q - p - p d), since p and q sum to 1. No term is negative, so none cancel
-    # where p is close to q; q - p loses precision there.
-    near = jnp.abs(d) < 0.5
-    change = jnp.where(near, p * jnp.expm1(jnp.where(near, d, 0)), q - p)
-    return jnp.sum(jnp.where(one.any_legal, change - p * d, 0), axis=-1)
+    terms = ratios.kl_terms(one.probs, other.probs, d)
+    return jnp.sum(jnp.where(one.any_legal, terms, 0), axis=-1)
 
 
 @checked

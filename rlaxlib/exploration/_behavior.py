@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlaxlib._core import checks, indexing, streams
+from rlaxlib._core import checks, indexing, meshes, streams
 from rlaxlib._core.gradients import td_error
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key, Static
@@ -303,4 +303,4 @@ def _sample_zeta(key: Array, mu: Array, largest: int) -> Array:
     """Sample from 1 to `largest` with probabilities in proportion to n^-μ."""
     cumulative = jnp.cumsum(jnp.arange(1, largest + 1, dtype=mu.dtype) ** -mu)
     point = jax.random.uniform(key, dtype=mu.dtype) * cumulative[-1]
-    return jnp.minimum(jnp.sum(cumulative <= point) + 1, largest)
+    return jnp.minimum(meshes.search(cumulative, point) + 1, largest)

@@ -217,7 +217,7 @@ def add_dirichlet_noise(
     # The softmax would be NaN without any legal action.
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
-    f = dirichlet_fraction
+    f, prior = dirichlet_fraction, jnp.where(legal, prior, 0)
     return jnp.where(legal, (1 - f) * prior + f * noise, 0)
 
 

@@ -47,7 +47,7 @@ def check_answers(
     old_log_prob: Float[ArrayLike, "B, T"] | None = None,
     rewards: Float[ArrayLike, "N"] | None = None,
     end_token: Int[ArrayLike, ""] | None = None,
-    max_log_ratio: Float[ArrayLike, "in [0, inf)"] = 0.1,
+    max_log_ratio: Float[ArrayLike, "in [0, inf]"] = 0.1,
     min_effective_fraction: Float[ArrayLike, "in [0, 1]"] = 0.8,
     *,
     sample_mask: Bool[ArrayLike, "B, T"] | None = None,
@@ -82,7 +82,7 @@ def check_answers(
             shape `[B, T]`; or None.
         rewards: Rewards of the N answers, shape `[N]`; or None.
         end_token: Token that ends an answer, shape `[]`; or None.
-        max_log_ratio: Bound :math:`l_max` of the mean log-ratio, in [0, inf),
+        max_log_ratio: Bound :math:`l_max` of the mean log-ratio, in [0, inf],
             shape `[]`.
         min_effective_fraction: Bound :math:`f_min` of the effective fraction, in
             [0, 1], shape `[]`.

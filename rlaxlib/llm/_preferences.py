@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from rlaxlib import distributions
 from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
@@ -395,8 +394,13 @@ def generalized_jsd(
     # At the limits, m is q or p, and one of the divergences is 0.
     teacher_weight = jnp.where(mix == 0, 1, mix)
     student_weight = jnp.where(mix == 1, 1, 1 - mix)
-    kl = distributions.categorical_kl_divergence
-    return teacher_weight * kl(log_p, log_m) + student_weight * kl(log_q, log_m)
+    return teacher_weight * _kl(log_p, log_m) + student_weight * _kl(log_q, log_m)
+
+
+def _kl(log_p: Array, log_q: Array) -> Array:
+    """Compute KL(p ‖ q) of log-probabilities, which are normalised and finite."""
+    terms = ratios.kl_terms(jnp.exp(log_p), jnp.exp(log_q), log_q - log_p)
+    return jnp.sum(terms, axis=-1)
 
 
 def _bucketed(log_probs: Array, top: Array) -> Array:

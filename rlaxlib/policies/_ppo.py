@@ -68,7 +68,7 @@ def ppo_clip_loss(
     adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
-    dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
+    dual_clip: Float[ArrayLike, "in (1, inf]"] | None = None,
     *,
     stop_target_gradients: bool = True,
     sample_mask: Bool[ArrayLike, "..."] | None = None,
@@ -94,7 +94,7 @@ def ppo_clip_loss(
         epsilon: Clipping range :math:`ε`, in [0, inf], shape `[]`.
         epsilon_high: Upper range :math:`ε_high`, in [0, inf], shape `[]`; or None for
             `epsilon`.
-        dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf), shape `[]`;
+        dual_clip: Maximum ratio :math:`c` if :math:`Â_t < 0`, in (1, inf], shape `[]`;
             or None.
         stop_target_gradients: Whether `old_log_prob` and `adv` get no gradient.
         sample_mask: False for time steps to ignore, shape `[...]`; or None.
@@ -186,7 +186,7 @@ def decoupled_ppo_loss(
     adv: Float[ArrayLike, "[] or [...]"],
     epsilon: Float[ArrayLike, "in [0, inf]"] = 0.2,
     epsilon_high: Float[ArrayLike, "in [0, inf]"] | None = None,
-    dual_clip: Float[ArrayLike, "in (1, inf)"] | None = None,
+    dual_clip: Float[ArrayLike, "in (1, inf]"] | None = None,
     max_weight: Float[ArrayLike, "in (0, inf]"] | None = None,
     *,
     stop_target_gradients: bool = True,
@@ -208,7 +208,7 @@ def decoupled_ppo_loss(
 
     Args:
         proximal_log_prob: The same of the proximal policy, shape `[...]`.
-        dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf), shape `[]`; or None.
+        dual_clip: Maximum ratio if :math:`Â_t < 0`, in (1, inf], shape `[]`; or None.
         max_weight: Maximum weight :math:`c`, in (0, inf], shape `[]`; or None.
         stop_target_gradients: Whether `adv` and the other policies get no gradient.
         Other arguments: as `ppo_clip_loss`.

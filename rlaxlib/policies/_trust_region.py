@@ -350,7 +350,7 @@ def cpo_step(
 def acer_trust_region(
     gradient: Float[ArrayLike, "..., A"],
     kl_gradient: Float[ArrayLike, "..., A"],
-    max_change: Float[ArrayLike, "in [0, inf)"] = 1.0,
+    max_change: Float[ArrayLike, "in [0, inf]"] = 1.0,
 ) -> Float[Array, "..., A"]:
     """Project policy gradients onto a trust region (ACER).
 
@@ -369,7 +369,7 @@ def acer_trust_region(
     Args:
         gradient: Gradients :math:`g` of the objective, shape `[..., A]`.
         kl_gradient: Gradients :math:`k` of the divergence, shape `[..., A]`.
-        max_change: Bound :math:`δ` on the change, in [0, inf), shape `[]`.
+        max_change: Bound :math:`δ` on the change, in [0, inf], shape `[]`.
 
     Returns:
         Projected gradients :math:`z`, shape `[..., A]`.

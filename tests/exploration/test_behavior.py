@@ -155,6 +155,13 @@ def test_a_duration_fits_the_integer_type_of_the_state():
     assert np.any(remaining > 50)
 
 
+def test_memory_of_a_duration_does_not_grow_with_the_longest_one():
+    state, q = rlaxlib.ez_greedy_init(), np.zeros(3, np.float32)
+    act = jax.vmap(lambda key: rlaxlib.ez_greedy(key, state, q, 0.1))
+    program = jax.jit(act).lower(keys(256)).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 256 * 10_000
+
+
 def test_an_action_fits_the_integer_type_of_the_state_or_is_an_error():
     def act(dtype, preferences):
         state = rlaxlib.EzGreedyState(dtype(0), np.int8(0))

@@ -159,6 +159,16 @@ def test_standard_deviation_and_damping_may_be_differentiated():
     close(gradients, (-3, np.sum(epsilon)))
 
 
+def test_illegal_prior_may_hold_anything_for_the_gradient_of_the_fraction():
+    def noisy(fraction, illegal):
+        prior, mask = jnp.array([0.5, 0.5, illegal]), np.array([True, True, False])
+        noise = rlaxlib.add_dirichlet_noise
+        return noise(KEY, prior, 1.0, fraction, action_mask=mask)[0]
+
+    found, expected = (jax.grad(noisy)(0.25, each) for each in (jnp.nan, 0.0))
+    close(found, expected)
+
+
 # --- Bad input. ---
 
 

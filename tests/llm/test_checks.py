@@ -139,6 +139,12 @@ def test_statistics_of_a_consistent_batch():
         assert (found.ended, found.single, found.equal) == (1, 0, 0)
 
 
+def test_an_infinite_bound_of_the_log_ratio_is_none():
+    bounds = {"max_log_ratio": np.inf, "min_effective_fraction": 0.0}
+    far = {"old_log_prob": LOG_PROB - np.float32(1)}
+    close(rlaxlib.check_answers(**GOOD | far, **bounds).mean_log_ratio, 1.0)
+
+
 def test_statistics_count_answers_and_groups():
     ids, rewards = np.array([3, 0, 3, 1, 1]), np.float32([1, 1, 1, 0, 1])
     cut = np.where(np.arange(4)[:, None] < 1, 5, TOKENS)

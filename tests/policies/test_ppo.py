@@ -181,6 +181,14 @@ def test_gradient_is_zero_exactly_where_the_outputs_report_a_clip():
     assert 0 < np.sum(plain.clipped) < np.sum(outputs.clipped) < 64
 
 
+def test_an_infinite_dual_clip_is_none():
+    losses = [
+        rlaxlib.ppo_clip_loss(LOG_PROB, OLD, ADVANTAGES, dual_clip=clip)
+        for clip in (np.inf, None)
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *losses)
+
+
 def test_dual_clip_bounds_the_loss_of_negative_advantages():
     steps = tiled(np.log(np.float32([1.4, 1.6, 100.0])), 0 * OLD, 0 * OLD - 1)
     settings = {"epsilon_high": 0.2, "dual_clip": 1.5}

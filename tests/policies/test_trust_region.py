@@ -257,6 +257,12 @@ def test_projections_are_the_closest_gradients_that_obey_the_bound():
         assert np.all((distance <= np.linalg.norm(other - g, axis=-1) + 1e-6) | ~obeys)
 
 
+def test_an_infinite_bound_leaves_the_gradient():
+    gradient, kl_gradient = np.random.default_rng(0).normal(size=(2, 4))
+    found = rlaxlib.acer_trust_region(gradient, kl_gradient, np.inf)
+    np.testing.assert_array_equal(found, np.float32(gradient))
+
+
 def test_without_room_for_change_only_the_direction_of_the_divergence_counts():
     g, k = RANDOM.normal(size=(2, 50, 4)).astype(np.float32)
     z = rlaxlib.acer_trust_region(g, k, 0.0)

@@ -31,14 +31,3 @@ def k3(x: Array) -> Array:
     small = jnp.where(near, x, 0)
     series = small * small * (0.5 + small / 6 + small * small / 24)
     return jnp.where(near, series, jnp.expm1(x) - x)
-
-
-def kl_terms(p: Array, q: Array, d: Array) -> Array:
-    """Return terms whose sum is KL(p ‖ q), where `d` is `log q - log p`.
-
-    KL = ∑ (q - p - p d), since p and q sum to 1. No term is negative, so none cancel
-    where p is close to q; q - p loses precision there.
-    """
-    near = jnp.abs(d) < 0.5
-    change = jnp.where(near, p * jnp.expm1(jnp.where(near, d, 0)), q - p)
-    return change - p * d

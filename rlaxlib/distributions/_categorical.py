@@ -21,7 +21,7 @@ from rlaxlib._core.functions import FunctionTuple
 from rlaxlib._core.legality import legal
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int, Key
-from rlaxlib.distributions._shared import Function, legal_softmax
+from rlaxlib.distributions._shared import Function, kl_terms, legal_softmax
 
 __all__ = [
     "ClippedEntropySoftmax",
@@ -272,7 +272,7 @@ def categorical_kl_divergence(
     one = legal_softmax(p_logits, action_mask, temperature)
     other = legal_softmax(q_logits, action_mask, temperature)
     d = (other.gaps - one.gaps) - jnp.log(other.total / one.total)
-    terms = ratios.kl_terms(one.probs, other.probs, d)
+    terms = kl_terms(one.probs, other.probs, d)
     return jnp.sum(jnp.where(one.any_legal, terms, 0), axis=-1)
 
 

@@ -92,6 +92,17 @@ def uniform(actions: Array, dtype: DTypeLike) -> Array:
     return actions.astype(dtype) / jnp.maximum(count, 1)
 
 
+def kl_terms(p: Array, q: Array, d: Array) -> Array:
+    """Return terms whose sum is KL(p ‖ q), where `d` is `log q - log p`.
+
+    KL = ∑ (q - p - p d), since p and q sum to 1. No term is negative, so none cancel
+    where p is close to q; q - p loses precision there.
+    """
+    near = jnp.abs(d) < 0.5
+    change = jnp.where(near, p * jnp.expm1(jnp.where(near, d, 0)), q - p)
+    return change - p * d
+
+
 # --- Normal distributions. A sigma has shape `[]`, `[D]` or that of its mean. ---
 
 

@@ -22,6 +22,7 @@ from jax.lax import stop_gradient
 from rlaxlib._core import ratios, safe
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Static
+from rlaxlib.distributions._shared import kl_terms
 
 __all__ = [
     "bradley_terry_loss",
@@ -399,7 +400,7 @@ def generalized_jsd(
 
 def _kl(log_p: Array, log_q: Array) -> Array:
     """Compute KL(p ‖ q) of log-probabilities, which are normalised and finite."""
-    terms = ratios.kl_terms(jnp.exp(log_p), jnp.exp(log_q), log_q - log_p)
+    terms = kl_terms(jnp.exp(log_p), jnp.exp(log_q), log_q - log_p)
     return jnp.sum(terms, axis=-1)
 
 

@@ -197,6 +197,7 @@ GUMBEL = partial(
 # The default, 1.25, makes a policy so fast that it stayed at the near end at 1 of 15
 # seeds, and at none with 4.
 MUZERO = partial(mctx.muzero_policy, num_simulations=8, pb_c_init=4.0)
+NO_SEARCH = partial(MUZERO, num_simulations=1)
 
 
 # --- AlphaZero: a game of two players, whose rules are known. ---
@@ -403,14 +404,15 @@ def smc_run(key, fault, scale=1.0):
     return online(TASK, smc(fault, scale), **settings)(key, fault)
 
 
-# A search of one simulation adds nothing to the policy and the value of the network.
+# A search of one simulation only samples the policy of the network.
 ENTRIES = {
     "alphazero": entry(
         *("search.alphazero", NIM, alphazero_run, 0.9),
         **{"the search": partial(alphazero_run, simulations=1)},
     ),
     "muzero": entry(
-        "search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95
+        *("search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95),
+        **{"the search": muzero_run(NO_SEARCH, recipes.muzero, 2000)},
     ),
     "gumbel_muzero": entry(
         "search.gumbel_muzero",

@@ -187,17 +187,20 @@ def entry(recipe, task, run, states, **without):
     )
 
 
-GUMBEL = partial(
-    mctx.gumbel_muzero_policy,
-    num_simulations=SIMULATIONS,
-    qtransform=partial(
-        mctx.qtransform_completed_by_mix_value, value_scale=SCALE, **RESCALE
-    ),
-)
+def gumbel_run(scale):
+    """Return the run of Gumbel MuZero; a scale of 0 leaves its values out."""
+    transform = partial(
+        mctx.qtransform_completed_by_mix_value, value_scale=scale, **RESCALE
+    )
+    settings = {"num_simulations": SIMULATIONS, "qtransform": transform}
+    policy = partial(mctx.gumbel_muzero_policy, **settings)
+    return muzero_run(policy, recipes.gumbel_muzero, 2000, c_scale=scale, **RESCALE)
+
+
 # The default, 1.25, makes a policy so fast that it stayed at the near end at 1 of 15
 # seeds, and at none with 4.
 MUZERO = partial(mctx.muzero_policy, num_simulations=8, pb_c_init=4.0)
-NO_SEARCH = partial(MUZERO, num_simulations=1)
+BLIND_MUZERO = partial(MUZERO, pb_c_init=1e6)  # Visits follow the prior alone.
 
 
 # --- AlphaZero: a game of two players, whose rules are known. ---
@@ -404,21 +407,19 @@ def smc_run(key, fault, scale=1.0):
     return online(TASK, smc(fault, scale), **settings)(key, fault)
 
 
-# A search of one simulation only samples the policy of the network.
 ENTRIES = {
     "alphazero": entry(
         *("search.alphazero", NIM, alphazero_run, 0.9),
+        # One simulation only samples the policy of the network.
         **{"the search": partial(alphazero_run, simulations=1)},
     ),
     "muzero": entry(
         *("search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95),
-        **{"the search": muzero_run(NO_SEARCH, recipes.muzero, 2000)},
+        **{"the values of the search": muzero_run(BLIND_MUZERO, recipes.muzero, 2000)},
     ),
     "gumbel_muzero": entry(
-        "search.gumbel_muzero",
-        TASK,
-        muzero_run(GUMBEL, recipes.gumbel_muzero, 2000, c_scale=SCALE, **RESCALE),
-        0.95,
+        *("search.gumbel_muzero", TASK, gumbel_run(SCALE), 0.95),
+        **{"the values of the search": gumbel_run(0.0)},
     ),
     "smc_policy_optimization": entry(
         *("policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95),

@@ -1,5 +1,7 @@
 """The zoo's Q-chunking: chunks of two actions in the plane, taken without a look."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -12,7 +14,6 @@ from zoo.training import Agent, Entry, begin, descend
 from zoo.training import offline as learn
 
 H = 2  # Actions of a chunk.
-SAMPLES = 16  # From which QC takes the best.
 UPDATES = 1000
 HIDDEN = 32
 OPTIMIZER = optax.adam(optax.cosine_decay_schedule(3e-3, UPDATES))
@@ -69,10 +70,10 @@ def first(key):
     }
 
 
-def best_of(params, s, key):
+def best_of(params, s, key, num_samples=16):
     """Return the best of several chunks of the flow."""
     critic = of_critics(params["critic"])
-    inputs = params["flow"], velocity, s, key, H * D, critic, SAMPLES
+    inputs = params["flow"], velocity, s, key, H * D, critic, num_samples
     return recipes.qc_actions(*inputs)
 
 
@@ -90,12 +91,12 @@ def qc(params, target, streams, key, policy=best_of):
     return flow + recipes.qc_critic(*inputs, lambda s, key: policy(fixed, s, key))
 
 
-def qc_fql(params, target, streams, key):
+def qc_fql(params, target, streams, key, weight):
     actor_key, key = jax.random.split(key)
     batch, critic = recipes.chunks(streams), of_critics(params["critic"])
     flow = jax.lax.stop_gradient(params["flow"])
     inputs = params["actor"], flow, velocity, batch, actor_key, one_step, critic
-    actor = recipes.fql_actor(*inputs, WEIGHT)
+    actor = recipes.fql_actor(*inputs, weight)
     return actor + qc(params, target, streams, key, distilled)
 
 
@@ -128,11 +129,24 @@ def entry(functions, loss, policy, states):
     )
 
 
+def qc_entry(**settings):
+    policy = partial(best_of, **settings)
+    functions = "flows.qc_flow, qc_critic, qc_actions, chunks"
+    return entry(functions, partial(qc, policy=policy), policy, -2.5)
+
+
+def qc_fql_entry(weight):
+    functions = "flows.qc_flow, qc_critic, fql_actor, chunks"
+    return entry(functions, partial(qc_fql, weight=weight), distilled, -3.0)
+
+
 ENTRIES = {
     # The second action of a chunk is taken without a look, and chunks stay near those
     # of the data: the worst of five seeds has -1.5 with QC, and -2.4 with QC-FQL.
-    "qc": entry("flows.qc_flow, qc_critic, qc_actions, chunks", qc, best_of, -2.5),
-    "qc_fql": entry(
-        "flows.qc_flow, qc_critic, fql_actor, chunks", qc_fql, distilled, -3.0
+    "qc": qc_entry()._replace(
+        without={"the best of several chunks": qc_entry(num_samples=1).run}
+    ),
+    "qc_fql": qc_fql_entry(WEIGHT)._replace(
+        without={"the values": qc_fql_entry(1e3).run}
     ),
 }

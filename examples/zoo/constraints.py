@@ -1,5 +1,6 @@
 """The zoo's constrained policies, on two lanes with a toll, and trust regions."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -227,9 +228,9 @@ def cpo(state, x):
     return state._replace(params=state.params._replace(policy=policy))
 
 
-def trpo(state, x):
+def trpo(state, x, max_kl=0.01):
     """Return the state after a step of TRPO, and after some of the values."""
-    inputs = forward, x.batch, x.adv_t
+    inputs = forward, x.batch, x.adv_t, max_kl
     policy, _ = recipes.trpo(state.params.policy, *inputs)
     state = epochs(values_loss)(state, x)
     return state._replace(params=state.params._replace(policy=policy))
@@ -274,12 +275,19 @@ def free(recipe, task, agent, fails=("reward", "bootstrap"), **options):
     return entry._replace(recipe=f"constraints.{recipe}")
 
 
+def trpo_entry(**settings):
+    step = agent(CORRIDOR, partial(trpo, **settings))
+    return free("trpo", CORRIDOR, step, updates=200)
+
+
 ENTRIES = {
     "ppo_lagrangian": entry(
         "policy_gradient.ppo_lagrangian, lagrange_multiplier",
         epochs(ppo_lagrangian),
     ),
-    "trpo": free("trpo", CORRIDOR, agent(CORRIDOR, trpo), updates=200),
+    "trpo": trpo_entry()._replace(
+        without={"the trust region": trpo_entry(max_kl=1e3).run}
+    ),
     "cpo": entry("constraints.cpo", cpo),
     "focops": entry("constraints.focops", epochs(focops)),
     "cup": entry("constraints.cup", cup),

@@ -194,12 +194,15 @@ def accel(locks, state, key, fault, has_edits=True):
     return Trained(learner, jax.lax.scan(insert, buffer, children)[0])
 
 
-def sfl(locks, state, key, fault):
+def sfl(locks, state, key, fault, has_scores=True):
     """Train on levels of high learnability and on random ones, half each."""
     learner, buffer = state
     choose_key, new_key, play_key = jax.random.split(key, 3)
 
     def renewed(buffer):
+        if not has_scores:
+            new = jax.random.randint(new_key, (NUM // 2,), 0, locks.levels)
+            return buffer._replace(levels=new)
         batch = play(learner.params, new_key, locks, jnp.arange(locks.levels), fault)
         found = recipes.sfl_levels(jnp.arange(locks.levels), batch, NUM // 2)
         return buffer._replace(levels=found[0], scores=found[1])
@@ -270,5 +273,8 @@ ENTRIES = {
         {"the edits": functools.partial(accel, has_edits=False)},
     ),
     # From random levels alone, half of the runs reach the bar after 300 updates.
-    "sfl": entry("sfl_levels", FIXED, sfl, jnp.zeros(NUM // 2, int), 0.87),
+    "sfl": entry(
+        *("sfl_levels", FIXED, sfl, jnp.zeros(NUM // 2, int), 0.87),
+        {"the scores of levels": functools.partial(sfl, has_scores=False)},
+    ),
 }

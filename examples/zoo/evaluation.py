@@ -5,6 +5,7 @@ it holds the true value.
 """
 
 from collections import namedtuple
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -74,8 +75,8 @@ RIGHT = 0.8
 INNER = jnp.arange(1, 7)  # Cells that are not an end.
 
 
-def policy(s):
-    return jnp.broadcast_to(jnp.array([1 - RIGHT, RIGHT]), (*s.shape[:-1], A))
+def policy(s, right=RIGHT):
+    return jnp.broadcast_to(jnp.array([1 - right, right]), (*s.shape[:-1], A))
 
 
 @jax.jit
@@ -92,8 +93,8 @@ def values(steps, right=RIGHT):
     return jax.lax.fori_loop(0, steps, back, jnp.zeros((CELLS, A)))
 
 
-def fqe(params, target, batch):
-    return recipes.fqe(params, target, forward, policy, batch)
+def fqe(params, target, batch, right=RIGHT):
+    return recipes.fqe(params, target, forward, partial(policy, right=right), batch)
 
 
 def fqe_score(params, _):
@@ -128,11 +129,9 @@ def successor_features(params, target, batch):
     )
 
 
-def successor_score(params, key):
+def successor_score(params, key, task=NEW_TASK):
     """Return the return of generalised policy improvement in the new task."""
-    return evaluate(
-        TASK, lambda _, s: recipes.gpi_action(psi(params, s), NEW_TASK), key
-    )
+    return evaluate(TASK, lambda _, s: recipes.gpi_action(psi(params, s), task), key)
 
 
 # --- Estimates of a value, and intervals: how often they hold the true value. ---
@@ -185,18 +184,23 @@ def streams(key, fault):
     return data.s_tm1, data.a_tm1, given
 
 
-def value_holds(key, fault):
+def value_holds(key, fault, has_ratios=True):
     """Return whether the interval of some streams holds the value."""
     data_key, key = jax.random.split(key)
     *_, data = streams(data_key, fault)
+    if not has_ratios:
+        data["rho_tm1"] = jnp.ones_like(data["rho_tm1"])
     return covered(recipes.value_interval(key, data), VALUE)
 
 
-def magic_score(key, fault):
-    """Return minus the error of MAGIC, whose model has the behaviour's values."""
+def magic_score(key, fault, weight=1.0):
+    """Return minus the error of MAGIC, whose model has the behaviour's values.
+
+    `weight` is a factor of these values.
+    """
     data_key, key = jax.random.split(key)
     s, a, data = streams(data_key, fault)
-    q = jnp.einsum("nts, tsa -> nta", s, MODEL)
+    q = weight * jnp.einsum("nts, tsa -> nta", s, MODEL)
     model = {"q_tm1": rlaxlib.batched_index(q, a), "v_tm1": q @ EVALUATED}
     estimate, _ = recipes.magic(key, data | model)
     return -jnp.abs(estimate - VALUE)
@@ -225,10 +229,10 @@ def scores_hold(key, fault):
     return jnp.mean(jnp.stack(held))
 
 
-def entry(recipe, run, about, scale, states, fails):
+def entry(recipe, run, about, scale, states, fails, **without):
     """Return an entry; `scale` are the scores of no learning and of the best."""
     recipe = ", ".join(f"evaluation.{name}" for name in recipe.split())
-    return Entry(recipe, run, about, *scale, states, fails)
+    return Entry(recipe, run, about, *scale, states, fails, without)
 
 
 BOTH = ("reward", "bootstrap")
@@ -240,6 +244,7 @@ ENTRIES = {
         (-float(jnp.sqrt(jnp.mean(jnp.square(values(500)[INNER])))), 0.0),
         -0.06,
         BOTH,
+        **{"the policy": fit(partial(fqe, right=0.5), A, fqe_score)},
     ),
     "successor_features": entry(
         "successor_features gpi_action",
@@ -248,6 +253,12 @@ ENTRIES = {
         (TASK.random, TASK.best),
         0.95,
         BOTH,
+        **{
+            "the weights of the task": fit(
+                *(successor_features, 2 * A * 2),
+                partial(successor_score, task=jnp.ones(2)),
+            )
+        },
     ),
     "value_interval": entry(
         "value_interval",
@@ -256,6 +267,7 @@ ENTRIES = {
         (0.0, 0.95),
         0.8,
         BOTH,
+        **{"the ratios": averaged(partial(value_holds, has_ratios=False))},
     ),
     "magic": entry(
         "magic",
@@ -264,6 +276,7 @@ ENTRIES = {
         (-MODEL_ERROR, 0.0),
         -0.03,
         BOTH,
+        **{"the model": averaged(partial(magic_score, weight=0.0), -MODEL_ERROR)},
     ),
     "score_intervals": entry(
         "score_intervals improvement_interval",

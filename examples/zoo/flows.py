@@ -29,7 +29,6 @@ FEW = 5  # Of Diffusion-QL.
 CHAIN, STDDEV = 5, 0.1  # Steps of DPPO, and their noise.
 GROUPS = 8  # States of a batch, each with as many actions, of which groups are made.
 TIMES = jnp.linspace(0.0, 1.0, 11)  # Of flows with noise.
-SAMPLES = 16  # From which IDQL takes the best.
 SCALE = 3.0  # Of QSM, the best of eight on this task. The 50 of its source fails here.
 PEAK, TEMPERATURE = 0.15, 0.3  # Width of the modes; the expert's temperature.
 BINS = jnp.linspace(-0.95, 0.95, 20)  # Centres of bins of width 0.1.
@@ -168,32 +167,33 @@ def first(key):
 # --- Learners: a loss of all parameters, and a policy. ---
 
 
-def flow(params, key, s):
-    return recipes.flow_action(params["policy"], velocity, s, normal(key, s))
+def flow(params, key, s, num_steps=10):
+    inputs = params["policy"], velocity, s, normal(key, s), num_steps
+    return recipes.flow_action(*inputs)
 
 
 def normal(key, s):
     return jax.random.normal(key, s.shape)
 
 
-def diffusion(params, key, s):
-    return recipes.diffusion_action(params["policy"], noise, s, key, 1, STEPS)
+def diffusion(params, key, s, num_steps=STEPS):
+    return recipes.diffusion_action(params["policy"], noise, s, key, 1, num_steps)
 
 
 def flow_bc(params, batch, key):
     return recipes.flow_bc(params["policy"], velocity, batch, key)
 
 
-def diffusion_bc(params, batch, key):
-    return recipes.diffusion_bc(params["policy"], noise, batch, key, STEPS)
+def diffusion_bc(params, batch, key, num_steps=STEPS):
+    return recipes.diffusion_bc(params["policy"], noise, batch, key, num_steps)
 
 
-def fql(params, batch, key):
+def fql(params, batch, key, weight=0.3):
     flow_key, critic_key, key = jax.random.split(key, 3)
     fixed = jax.lax.stop_gradient(params)
     functions = one_step, of_critics(params["critic"])
     inputs = params["actor"], fixed["policy"], velocity, batch, key, *functions
-    actor = recipes.fql_actor(*inputs, weight=0.3)
+    actor = recipes.fql_actor(*inputs, weight=weight)
     act = partial(one_step, fixed["actor"])
     inputs = params["critic"], fixed["critic"], critics, batch, critic_key, act
     critic = recipes.fql_critic(*inputs)
@@ -209,11 +209,11 @@ def idql(params, batch, key):
     return recipes.diffusion_bc(*inputs) + critic_loss(params["critic"], batch)
 
 
-def idql_action(params, key, s):
+def idql_action(params, key, s, num_samples=16):
     def sample(key):
         return recipes.score_action(params["policy"], noise, s, key, 1, STEPS)
 
-    a = jax.vmap(sample)(jax.random.split(key, SAMPLES))
+    a = jax.vmap(sample)(jax.random.split(key, num_samples))
     q = jax.vmap(of_critics(params["critic"]), (None, 0))(s, a)
     return jax.vmap(recipes.idql_action, 1)(q, a)
 
@@ -228,12 +228,12 @@ def diffusion_ql_action(params, key, s):
     return jnp.clip(recipes.diffusion_action(*inputs), -1, 1)
 
 
-def diffusion_ql(params, batch, key):
+def diffusion_ql(params, batch, key, eta=3.0):
     critic_key, key = jax.random.split(key)
     fixed = jax.lax.stop_gradient(params)
     inputs = params["policy"], few_steps, batch, key
     critic = partial(critics, fixed["critic"])
-    actor = recipes.diffusion_ql_actor(*inputs, critic, eta=3.0)
+    actor = recipes.diffusion_ql_actor(*inputs, critic, eta=eta)
     inputs = params["critic"], fixed["critic"], critics, batch, critic_key
     act = partial(diffusion_ql_action, fixed)
     critic = recipes.diffusion_ql_critic(*inputs, lambda s, key: act(key, s))
@@ -250,11 +250,11 @@ def qsm_action(params, key, s):
     return recipes.score_action(*inputs)
 
 
-def qsm(params, batch, key):
+def qsm(params, batch, key, weight=1.0):
     critic = of_critics(params["critic"])
     inputs = params["policy"], scaled_noise, batch, key, critic, SCALE, STEPS
     policy = recipes.qsm(*inputs) / SCALE**2
-    return policy + critic_loss(params["critic"], batch)
+    return policy + weight * critic_loss(params["critic"], batch)
 
 
 # --- Learners from their own actions. ---
@@ -402,12 +402,14 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
         score: `average` or `overlap`.
         rate: Adam's, which falls to 0.
         fails: Faults.
-        more: `updates`, `epochs` (updates a batch) and fields of the entry.
+        more: `updates`, `epochs` (updates a batch), fields of the entry, and losses
+            and policies that lack a part, `without`.
     """
+    without = more.pop("without", {})
     updates, epochs = more.pop("updates", UPDATES), more.pop("epochs", 1)
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, updates * epochs))
 
-    def run(key, fault):
+    def run(loss, act, key, fault):
         init_key, run_key, eval_key = jax.random.split(key, 3)
 
         def update(learner, key):
@@ -428,7 +430,9 @@ def entry(recipe, loss, act, data, score=average, rate=3e-3, fails=("reward",), 
     fields = {"random": 0.25, "best": 1.0, "states": 0.88} | more
     functions = ", ".join(f"flows.{name}" for name in recipe.split())
     about = ABOUT if score is average else CLONES
-    return Entry(recipe=functions, run=run, about=about, fails=fails, **fields)
+    parts = {part: partial(run, *each) for part, each in without.items()}
+    fields |= {"run": partial(run, loss, act), "without": parts}
+    return Entry(recipe=functions, about=about, fails=fails, **fields)
 
 
 ABOUT = "Bandit whose reward has two modes, 1 at both and nearly 0 at their mean"
@@ -439,8 +443,13 @@ ENTRIES = {
     "flow_bc": entry(
         *("flow_bc flow_action", flow_bc, flow, expert, overlap),
         **{"updates": 2000, "random": 0.39, "states": 0.75},
+        without={"the steps of the flow": (flow_bc, partial(flow, num_steps=1))},
     ),
-    "fql": entry("fql_critic fql_actor", fql, fql_action, behavior, updates=1600),
+    "fql": entry(
+        *("fql_critic fql_actor", fql, fql_action, behavior),
+        updates=1600,
+        without={"the values": (partial(fql, weight=1e3), fql_action)},
+    ),
     # At a rate of 3e-4, the rewards of some seeds fall again: bad actions raise the
     # loss without bound.
     "fpo": entry(
@@ -460,21 +469,32 @@ ENTRIES = {
     "diffusion_bc": entry(
         *("diffusion_bc diffusion_action", diffusion_bc, diffusion, expert, overlap),
         **{"updates": 1600, "random": 0.39, "states": 0.75},
+        without={
+            "the steps of the diffusion": (
+                partial(diffusion_bc, num_steps=1),
+                partial(diffusion, num_steps=1),
+            )
+        },
     ),
     "idql": entry(
         "idql_action score_action",
         *(idql, idql_action, behavior),
         updates=2000,
+        without={
+            "the best of several actions": (idql, partial(idql_action, num_samples=1))
+        },
     ),
     "diffusion_ql": entry(
         *("diffusion_ql_critic diffusion_ql_actor vp_noise_schedule", diffusion_ql),
         *(diffusion_ql_action, behavior),
         updates=1600,
+        without={"the values": (partial(diffusion_ql, eta=0.0), diffusion_ql_action)},
     ),
     # The worst of five seeds has 0.90, which is 0.04 below their median.
     "qsm": entry(
         *("qsm score_action", qsm, qsm_action, uniform),
         **{"updates": 1600, "states": 0.85},
+        without={"the values": (partial(qsm, weight=0.0), qsm_action)},
     ),
     "diffusion_ppo": entry(
         "diffusion_ppo", diffusion_ppo, last, chain_batch, epochs=4, updates=600

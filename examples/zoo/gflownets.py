@@ -5,6 +5,7 @@ objects have 90 times the reward of the least. What is measured is the overlap o
 policy's objects with the distribution proportional to the reward, ∑ min(p, R/Z), exact.
 """
 
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -114,10 +115,10 @@ def overlap(params):
 # --- Training. ---
 
 
-def entry(recipe, loss):
-    """Return the entry of a loss of parameters and a batch."""
+def entry(recipe, loss, **without):
+    """Return the entry of a loss of parameters and a batch, and of others."""
 
-    def run(key, fault):
+    def run(loss, key, fault):
         *keys, run_key = jax.random.split(key, 4)
         sizes = {"policy": T * K, "backward": T, "flow": 1}
         inputs = T * (K + 1)
@@ -143,25 +144,35 @@ def entry(recipe, loss):
 
     return Entry(
         recipe=f"gflownets.{recipe}",
-        run=run,
+        run=partial(run, loss),
         about="Objects of 4 slots with 3 values: the overlap with their rewards / Z",
         random=0.49,
         best=1.0,
         states=0.9,
         fails=("reward",),
+        without={part: partial(run, other) for part, other in without.items()},
     )
 
 
-def trajectory_balance(params, batch):
-    log_partition = params["log_partition"]
+def trajectory_balance(params, batch, scale=1.0):
+    log_partition = scale * params["log_partition"]
     return recipes.trajectory_balance(params, log_partition, APPLY, batch)
 
 
-def sub_trajectory_balance(params, batch):
-    return recipes.sub_trajectory_balance(params, APPLY, batch)
+def sub_trajectory_balance(params, batch, scale=1.0):
+    flows = SimpleNamespace(
+        **vars(APPLY) | {"flow": lambda *inputs: scale * flow(*inputs)}
+    )
+    return recipes.sub_trajectory_balance(params, flows, batch)
 
 
 ENTRIES = {
-    "trajectory_balance": entry("trajectory_balance", trajectory_balance),
-    "sub_trajectory_balance": entry("sub_trajectory_balance", sub_trajectory_balance),
+    "trajectory_balance": entry(
+        *("trajectory_balance", trajectory_balance),
+        **{"log Z": partial(trajectory_balance, scale=0.0)},
+    ),
+    "sub_trajectory_balance": entry(
+        *("sub_trajectory_balance", sub_trajectory_balance),
+        **{"the flows": partial(sub_trajectory_balance, scale=0.0)},
+    ),
 }

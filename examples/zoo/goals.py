@@ -287,7 +287,7 @@ def gaussian(params, s, goal):
     return mean, 0.1 + jax.nn.softplus(stddev)
 
 
-def contrastive(params, target, batch, key):
+def contrastive(params, target, batch, key, weight=1.0):
     sample_key, key = jax.random.split(key)
     batch = sample(sample_key, batch)
     # There is no reward: with its sign turned, the goals are those of others.
@@ -297,7 +297,7 @@ def contrastive(params, target, batch, key):
     inputs = params["actor"], gaussian, batch, key, partial(embeddings, critic)
     batch = batch._replace(goal=goal)
     loss = recipes.contrastive_critic(params["critic"], embeddings, batch)
-    return loss + recipes.contrastive_actor(*inputs, ENTROPY_COST)
+    return weight * loss + recipes.contrastive_actor(*inputs, ENTROPY_COST)
 
 
 def contrastive_init(key):
@@ -371,7 +371,7 @@ def gciql_init(key):
     )
 
 
-def gciql(params, target, batch, key):
+def gciql(params, target, batch, key, alpha):
     """Return all losses: 0.2 of the goals are the state, 0.3 those of others."""
     sample_key, key = jax.random.split(key)
     batch = sample(sample_key, batch)
@@ -383,7 +383,7 @@ def gciql(params, target, batch, key):
         goal=goal, r_t=far * batch.r_t, discount_t=far * batch.discount_t
     )
     values = recipes.gciql_values(params, target, GCIQL, mixed)
-    return values + recipes.gciql_actor(params, GCIQL, batch, ALPHA)
+    return values + recipes.gciql_actor(params, GCIQL, batch, alpha)
 
 
 def gciql_action(params, s, goal):
@@ -437,8 +437,9 @@ def with_actor(actor, expectile):
     return loss
 
 
-def gcivl_actor(params, batch, value):
-    return recipes.gcivl_actor(params["actor"], chosen, batch, value)
+def gcivl_actor(params, batch, value, temperature=0.1):
+    inputs = params["actor"], chosen, batch, value, temperature
+    return recipes.gcivl_actor(*inputs)
 
 
 def gcbc(params, target, batch):
@@ -456,10 +457,13 @@ def gcivl_policy(params, s, goal):
     return forward(params["actor"], pair(s, goal))
 
 
+def low_policy(params, s, goal):
+    return forward(params["low"], pair(s, goal))
+
+
 def hiql_policy(params, s, goal):
     subgoal = jnp.argmax(forward(params["high"], pair(s, goal)))
-    subgoal = SCALE * jax.nn.one_hot(subgoal, CELLS)
-    return forward(params["low"], pair(s, subgoal))
+    return low_policy(params, s, SCALE * jax.nn.one_hot(subgoal, CELLS))
 
 
 def tables(**outputs):
@@ -510,6 +514,33 @@ AHEAD = 3  # Steps to the subgoals of HIQL.
 ENTROPY_COST = 0.01  # Of contrastive RL's actor.
 ALPHA = 0.03  # Of GCIQL, whose data are random actions.
 
+
+def contrastive_entry(**settings):
+    return in_square(
+        "contrastive_critic, energy, contrastive_actor, geometric_goals",
+        partial(contrastive, **settings),
+        *(contrastive_init, contrastive_action, 4e-3),
+    )
+
+
+def gciql_entry(alpha):
+    loss = partial(gciql, alpha=alpha)
+    inputs = loss, gciql_init, gciql_action, 3e-3
+    return in_square("gciql_values, gciql_actor", *inputs, updates=2 * UPDATES)
+
+
+def gcivl_entry(**settings):
+    loss = with_actor(partial(gcivl_actor, **settings), 0.9)
+    inputs = loss, tables(value=2, actor=A), gcivl_policy
+    return learned("gcivl_value, gcivl_actor", *inputs, updates=2 * UPDATES)
+
+
+def hiql_entry(policy):
+    inputs = with_actor(hiql_actor, 0.7), tables(value=2, low=A, high=CELLS), policy
+    functions = "hiql_actor, gcivl_value, gcivl_actor"
+    return learned(functions, *inputs, updates=2 * UPDATES)
+
+
 ENTRIES = {
     "her": entry(
         "her",
@@ -524,32 +555,21 @@ ENTRIES = {
         ),
     ),
     # Values are those of random actions, of which the policy is one improvement.
-    "contrastive_rl": in_square(
-        "contrastive_critic, energy, contrastive_actor, geometric_goals",
-        *(contrastive, contrastive_init, contrastive_action, 4e-3),
+    "contrastive_rl": contrastive_entry()._replace(
+        without={"the critic": contrastive_entry(weight=0.0).run}
     ),
     # A clone of random actions that led to the goal: not the shortest path.
     "gcbc": learned(
         "gcbc", gcbc, tables(actor=A), gcivl_policy, updates=2 * UPDATES
     )._replace(states=-8.0),
-    "gciql": in_square(
-        "gciql_values, gciql_actor",
-        *(gciql, gciql_init, gciql_action, 3e-3),
-        updates=2 * UPDATES,
+    "gciql": gciql_entry(ALPHA)._replace(
+        without={"the values": gciql_entry(100.0).run}
     ),
-    "gcivl": learned(
-        "gcivl_value, gcivl_actor",
-        with_actor(gcivl_actor, 0.9),
-        tables(value=2, actor=A),
-        gcivl_policy,
-        updates=2 * UPDATES,
+    "gcivl": gcivl_entry()._replace(
+        without={"the advantages": gcivl_entry(temperature=1e6).run}
     ),
-    "hiql": learned(
-        "hiql_actor, gcivl_value, gcivl_actor",
-        with_actor(hiql_actor, 0.7),
-        tables(value=2, low=A, high=CELLS),
-        hiql_policy,
-        updates=2 * UPDATES,
+    "hiql": hiql_entry(hiql_policy)._replace(
+        without={"the subgoals": hiql_entry(low_policy).run}
     ),
     # The worst of 15 seeds ended at -5.9: 0.8 of the way.
     "qrl": learned(

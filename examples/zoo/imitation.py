@@ -5,6 +5,7 @@ demonstrations avoid the ball.
 """
 
 from collections import namedtuple
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -100,8 +101,8 @@ def agent(loss, networks, optimizer=OPTIMIZER, logits=q):
     )
 
 
-def entry(names, run, states=0.8, fails=("reward",)):
-    """Return an entry on Catch."""
+def entry(names, run, states=0.8, fails=("reward",), **without):
+    """Return an entry on Catch, with runs without a part."""
     return Entry(
         recipe=", ".join(f"imitation.{name}" for name in names.split()),
         run=run,
@@ -110,6 +111,7 @@ def entry(names, run, states=0.8, fails=("reward",)):
         best=TASK.best,
         states=states,
         fails=fails,
+        without=without,
     )
 
 
@@ -178,14 +180,23 @@ def beside(loss, agent, **options):
     return run
 
 
-def sqil(params, target, batch, expert, key):
+def sqil(params, target, batch, expert, key, is_rewarded):
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), batch, expert)
     is_expert = jnp.arange(len(both.r_t)) >= len(batch.r_t)
-    batch = ExpertBatch(*both, is_expert)
+    batch = ExpertBatch(*both, is_expert & is_rewarded)
     return recipes.sqil(params, target, q, batch, TEMPERATURE)
 
 
 TEMPERATURE = 0.1  # Of values up to the number of steps, 5.
+
+
+def sqil_run(is_rewarded):
+    return beside(
+        partial(sqil, is_rewarded=is_rewarded),
+        lambda loss: agent(loss, VALUES, logits=lambda p, s: q(p, s) / TEMPERATURE),
+        **{"updates": UPDATES, "steps": 2, "replay": 64},
+    )
+
 
 # --- Adversarial: a discriminator's rewards, for A2C. ---
 
@@ -238,13 +249,13 @@ def airl(params, batch, expert, key):
     return recipes.airl(params, AIRL, batch, expert), rewards
 
 
-def adversarial(discriminate, networks):
-    """Return a function that trains a discriminator and A2C."""
+def adversarial(discriminate, networks, weight=1.0):
+    """Return a function that trains a discriminator and A2C, with weighted rewards."""
 
     def loss(params, target, batch, expert, key):
         loss, rewards = discriminate(params, batch, expert, key)
         rewards = jax.lax.stop_gradient(rewards).reshape(batch.r_t.shape)
-        batch = batch._replace(r_t=rewards)
+        batch = batch._replace(r_t=weight * rewards)
         return loss + policy_gradient.a2c(params, logits_and_value, batch)
 
     sizes = {"q": (TASK.size, 32, A + 1)} | networks
@@ -256,28 +267,24 @@ def adversarial(discriminate, networks):
 
 
 VALUES = {"q": (TASK.size, 32, A)}
+GAIL = gail, {"gail": (TASK.size + A, 32, 1)}
+AIRL_RUN = airl, {"reward": (TASK.size, 32, 1), "potential": (TASK.size, 32, 1)}
 ENTRIES = {
     "bc": entry("bc", logged(agent(bc, VALUES), lambda *x: flat(demonstrations(*x)))),
     "dqfd": entry("dqfd", logged(agent(dqfd, VALUES), mixed)),
     "gail": entry(
         "gail gail_reward",
-        adversarial(gail, {"gail": (TASK.size + A, 32, 1)}),
+        adversarial(*GAIL),
         states=0.9,
         fails=("reward", "bootstrap"),
+        **{"the discriminator's rewards": adversarial(*GAIL, weight=0.0)},
     ),
     "airl": entry(
         "airl airl_logit airl_reward",
-        adversarial(
-            airl,
-            {"reward": (TASK.size, 32, 1), "potential": (TASK.size, 32, 1)},
-        ),
+        adversarial(*AIRL_RUN),
+        **{"the discriminator's rewards": adversarial(*AIRL_RUN, weight=0.0)},
     ),
     "sqil": entry(
-        "sqil",
-        beside(
-            sqil,
-            lambda loss: agent(loss, VALUES, logits=lambda p, s: q(p, s) / TEMPERATURE),
-            **{"updates": UPDATES, "steps": 2, "replay": 64},
-        ),
+        "sqil", sqil_run(True), **{"the rewards of demonstrations": sqil_run(False)}
     ),
 }

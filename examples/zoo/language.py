@@ -4,6 +4,8 @@ The objectives with a KL divergence to the reference, and the preferences that f
 known distribution, are compared with their optimum: see `tokens.closeness`.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from recipes import language as recipes
@@ -25,14 +27,19 @@ BETA = 0.15  # KL cost of the optima, for rewards in [0, 1].
 SCALE = 4.0  # Rewards of the labels of DPO, IPO and the reward model.
 
 
-def learner(name, data=None, apply=logits, settings=None, **options):
-    """Return the entry of a recipe, on answers of the policy unless `data` is given."""
+def learner(name, data=None, apply=logits, settings=None, without=None, **options):
+    """Return the entry of a recipe, on answers of the policy unless `data` is given.
+
+    `without` has the arguments that leave a part out, by the name of the part.
+    """
+    own = {"data": data, "apply": apply, "settings": settings, **options}
+    parts = {x: learner(name, **own | y).run for x, y in (without or {}).items()}
     settings = settings or {}
 
     def loss(params, batch):
         return getattr(recipes, name)(params, apply, batch, **settings)
 
-    return entry(f"language.{name}", loss, data or answers(), **options)
+    return entry(f"language.{name}", loss, data or answers(), without=parts, **options)
 
 
 # --- What some batches have besides. ---
@@ -53,17 +60,17 @@ def valued(key, state, fault):
     return batch._replace(values=tokens.both(state.params, batch.inputs)[1])
 
 
-def taught(key, state, fault):
+def taught(key, state, fault, scale=1.0):
     """Return answers of the policy, with the logits of a teacher, or turned ones."""
     batch = answers()(key, state, fault)
-    teacher = fault.reward * tokens.logits(TEACHER, batch.inputs)
+    teacher = scale * fault.reward * tokens.logits(TEACHER, batch.inputs)
     return batch._replace(teacher_logits=teacher)
 
 
-def scored(key, state, fault):
+def scored(key, state, fault, scale=1.0):
     """Return answers of the policy, with the log-probabilities of a teacher."""
     batch = answers()(key, state, fault)
-    teacher = log_probs(fault.reward * TEACHER, logits, batch)
+    teacher = log_probs(scale * fault.reward * TEACHER, logits, batch)
     return batch._replace(teacher_log_prob=teacher)
 
 
@@ -127,7 +134,14 @@ def explained(ref):
     return measure
 
 
-SOFT = {"measure": regularized(BETA), "settings": {"kl_cost": BETA}}
+SOFT = {
+    "measure": regularized(BETA),
+    "settings": {"kl_cost": BETA},
+    "without": {"the KL penalty": {"settings": {"kl_cost": 0.0}}},
+}
+REFERENCE = {
+    "the reference": {"data": preferences(scale=SCALE, has_reference=False)},
+}
 
 ENTRIES = {
     # Groups of answers.
@@ -154,15 +168,22 @@ ENTRIES = {
         *("dpo", SCALE),
         measure=regularized(0.5 / SCALE),
         settings={"beta": 0.5},
+        without=REFERENCE,
     ),
     "ipo": preferring(
         *("ipo", SCALE),
         measure=regularized(0.1, win_rate),
         settings={"beta": 0.1},
+        without=REFERENCE,
     ),
     "simpo": preferring("simpo"),
     # The supervised term alone reaches 0.6, the mean reward of chosen answers.
-    "orpo": preferring("orpo", settings={"coefficient": 5.0}, states=0.65),
+    "orpo": preferring(
+        "orpo",
+        settings={"coefficient": 5.0},
+        states=0.65,
+        without={"the odds ratio": {"settings": {"coefficient": 0.0}}},
+    ),
     # For small β the loss is nearly linear in log π, and least for π proportional to
     # π_ref max(0, 2 w - 1), with the win rates w. Its mean reward depends on the
     # reference: 0.68 or more at 35 seeds.
@@ -172,12 +193,17 @@ ENTRIES = {
         apply=scores,
         measure=explained,
         measured="the part of the variance of rewards that the scores explain",
+        without={"the centring": {"settings": {"centering": 0.0}}},
     ),
     # Distillation.
     "on_policy_distillation": learner(
-        "on_policy_distillation", taught, measure=tokens.closeness(to_teacher)
+        *("on_policy_distillation", taught),
+        measure=tokens.closeness(to_teacher),
+        without={"the teacher": {"data": partial(taught, scale=0.0)}},
     ),
     "sampled_distillation": learner(
-        "sampled_distillation", scored, measure=tokens.closeness(to_teacher)
+        *("sampled_distillation", scored),
+        measure=tokens.closeness(to_teacher),
+        without={"the teacher": {"data": partial(scored, scale=0.0)}},
     ),
 }

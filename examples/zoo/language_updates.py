@@ -90,6 +90,11 @@ def mirror_descent(log_ref):
     return tokens.least(log_ref, lambda f: TEMPERATURE * f - (r - mean))
 
 
+def dro(temperature):
+    settings, measure = {"temperature": temperature}, closeness(mirror_descent)
+    return learner("dro", of_reference, settings, measure=measure)
+
+
 ENTRIES = {
     "dppo": learner("dppo", repeats=4, fails=BOTH),
     "prime_ipo": learner("prime_ipo", repeats=4),
@@ -98,12 +103,7 @@ ENTRIES = {
     "otb": learner("otb", fails=BOTH),
     "dft": learner("dft", demonstrations, start=tuned, fails=BOTH),
     "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
-    "dro": learner(
-        "dro",
-        of_reference,
-        measure=closeness(mirror_descent),
-        settings={"temperature": TEMPERATURE},
-    ),
+    "dro": dro(TEMPERATURE)._replace(without={"the squared log-ratio": dro(0.0).run}),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),
     "clip_cov": clip_cov(),
     "pass_at_k": learner("pass_at_k", measure=tokens.best_of(4)),

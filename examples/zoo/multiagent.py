@@ -491,6 +491,7 @@ ENTRIES = {
         two_step(),
         learner_of_values(two_step(), qmix, 1.0),
         states=7.9,
+        without={"the mix": learner_of_values(two_step(), vdn, 1.0)},
         **REPLAY,
     ),
     "mappo": entry(

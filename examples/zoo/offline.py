@@ -7,6 +7,7 @@ Advantages in the plane are about 0.3, where those of D4RL are above 1: temperat
 weights are scaled to that.
 """
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -80,25 +81,34 @@ FAILS = ("reward", "bootstrap")
 
 
 def entry(functions, loss, best=mode, states=-1.5, data=transitions, size=128, **sizes):
-    """Return an entry on the plane, of a tanh-Gaussian policy by default."""
+    """Return an entry on the plane, of a tanh-Gaussian policy by default.
+
+    `sizes` may have `fails`, and losses that lack a part, `without`.
+    """
     deterministic = best is action
     fails = sizes.pop("fails", (*FAILS, "gradient"))
+    without = sizes.pop("without", {})
     sizes = {"policy": D if deterministic else 2 * D, "critics": 2} | sizes
     policy = action if deterministic else normal
     apply = ActorCritic(policy, values, value=state_value)
-    agent = continuous.agent(
-        lambda params, target, batch, key: loss(params, target, apply, batch, key),
-        *(None, best, RATE),
-        **{"optimizer": OPTIMIZER, **sizes},
-    )
+
+    def run(loss):
+        agent = continuous.agent(
+            lambda params, target, batch, key: loss(params, target, apply, batch, key),
+            *(None, best, RATE),
+            **{"optimizer": OPTIMIZER, **sizes},
+        )
+        return offline(TASK, agent, data, UPDATES, size)
+
     return Entry(
         recipe=f"offline.{functions}",
-        run=offline(TASK, agent, data, UPDATES, size),
+        run=run(loss),
         about=ABOUT,
         random=TASK.random,
         best=TASK.best,
         states=states,
         fails=fails,
+        without={part: run(x) for part, x in without.items()},
     )
 
 
@@ -117,17 +127,17 @@ def xql(params, target, apply, batch, key):
     return value + critic + recipes.iql_actor(params, target, apply, batch, 0.1)
 
 
-def sql(params, target, apply, batch, key):
+def sql(params, target, apply, batch, key, actor=recipes.sql_actor):
     value = recipes.sql_value(params, target, apply, batch, temperature=0.05)
     critic = recipes.iql_critic(params, apply, batch)
-    return value + critic + recipes.sql_actor(params, target, apply, batch)
+    return value + critic + actor(params, target, apply, batch)
 
 
 # --- Weighted regression of the policy. ---
 
 
-def awr(params, target, apply, batch, key):
-    return recipes.awr(params, apply, batch, lambda_=0.5, temperature=0.3)
+def awr(params, target, apply, batch, key, temperature=0.3):
+    return recipes.awr(params, apply, batch, lambda_=0.5, temperature=temperature)
 
 
 def awac(params, target, apply, batch, key):
@@ -241,8 +251,8 @@ def bcq(params, target, batch, key):
     return vae + critic + recipes.bcq_actor(params, BCQ, batch, key)
 
 
-def bcq_actions(params, key, s):
-    a = jnp.tanh(recipes.vae_actions(params, BCQ, s, key, D, 100))
+def bcq_actions(params, key, s, num_samples=100):
+    a = jnp.tanh(recipes.vae_actions(params, BCQ, s, key, D, num_samples))
     return recipes.perturbed(params, BCQ, s, a)
 
 
@@ -303,6 +313,11 @@ def generative(recipe, loss, act, inputs, outputs, duals=None, states=-2.0):
         states=states,
         fails=FAILS,
     )
+
+
+def bcq_entry(**settings):
+    recipe, act = "vae_loss, bcq_critic, bcq_actor", partial(bcq_actions, **settings)
+    return generative(recipe, bcq, act, SIZE + D, D)
 
 
 BANDWIDTH, THRESHOLD = 2.0, 0.5  # Of BEAR's MMD: actions before the tanh are about 1.
@@ -385,16 +400,44 @@ def bcq_q(params, s):
     return jnp.where(rlaxlib.bcq_action_mask(logits), q, -jnp.inf)
 
 
-def returns_and_state(params, returns, s, _=None):
-    """Return logits: the corridor needs no longer context than one step."""
-    return forward(params, jnp.concatenate([returns[..., None], s], axis=-1))
+def transformer(scale=1.0):
+    """Return the entry of a decision transformer, which sees returns times `scale`.
 
+    The corridor needs no longer context than one step.
+    """
+
+    def apply(params, returns, s, _=None):
+        return forward(params, jnp.concatenate([scale * returns[..., None], s], -1))
+
+    def loss(params, _, batch):
+        return recipes.decision_transformer(params, apply, batch)
+
+    return discrete(
+        *(
+            "decision_transformer",
+            loss,
+            lambda params, s: apply(params, jnp.ones(()), s),
+        ),
+        **{"inputs": TRAP.size + 1, "data": walks, "size": 16},
+    )
+
+
+EVEN = 1e6  # A temperature at which all weights are 1.
+sql_clone = partial(sql, actor=partial(recipes.iql_actor, temperature=EVEN))
 
 ENTRIES = {
     "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),
     "xql": entry("xql_value", xql, value=True),
-    "sql": entry("sql_value, sql_actor", sql, value=True, fails=FAILS),
-    "awr": entry("awr", awr, data=streams, size=16, value=True, fails=FAILS),
+    "sql": entry(
+        "sql_value, sql_actor",
+        sql,
+        **{"value": True, "fails": FAILS, "without": {"the advantages": sql_clone}},
+    ),
+    "awr": entry(
+        *("awr", awr),
+        **{"data": streams, "size": 16, "value": True, "fails": FAILS},
+        without={"the advantages": partial(awr, temperature=EVEN)},
+    ),
     "awac": entry("awac_critic, awac_actor", awac),
     "crr": entry("crr_actor", crr),
     "cql": entry("cql_critic", cql, size=64, duals=DUALS),
@@ -407,7 +450,9 @@ ENTRIES = {
     "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
     # Actions stay near those of the data: the worst of five seeds has -1.4 with BCQ,
     # whose bar is -2, and -2.1 with BEAR.
-    "bcq": generative("vae_loss, bcq_critic, bcq_actor", bcq, bcq_actions, SIZE + D, D),
+    "bcq": bcq_entry()._replace(
+        without={"the best of several actions": bcq_entry(num_samples=1).run}
+    ),
     "bear": generative(
         *("vae_loss, bear_critic, bear_actor", bear, bear_actions, SIZE, 2 * D),
         duals=jnp.zeros(()),
@@ -419,12 +464,7 @@ ENTRIES = {
         lambda *args: recipes.discrete_bcq(*args[:2], q_and_logits, args[2]),
         *(bcq_q, TRAP.size, 6),
     ),
-    "decision_transformer": discrete(
-        "decision_transformer",
-        lambda params, _, batch: recipes.decision_transformer(
-            params, returns_and_state, batch
-        ),
-        lambda params, s: returns_and_state(params, jnp.ones(()), s),
-        **{"inputs": TRAP.size + 1, "data": walks, "size": 16},
+    "decision_transformer": transformer()._replace(
+        without={"the return asked for": transformer(scale=0.0).run}
     ),
 }

@@ -4,6 +4,7 @@ The logged actions are random. A planner carries its plan over the episode and s
 rewards and discounts only as its model predicts them.
 """
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -84,6 +85,15 @@ def mppi(key, evaluate, plan, proposals=None):
 def cem(key, evaluate, plan):
     """Return the action of PETS, and the plan of the next step."""
     return recipes.pets_action(key, evaluate, plan, num_samples=100, iterations=4)
+
+
+def blind(plan_with):
+    """Return a planner for which all plans have a return of 0."""
+
+    def plan(key, evaluate, *inputs):
+        return plan_with(key, lambda a: 0.0 * evaluate(a), *inputs)
+
+    return plan
 
 
 def entry(functions, agent, horizon, steps=1, size=128, states=-1.0):
@@ -253,7 +263,7 @@ class Planner(NamedTuple):
     scale: Any
 
 
-def tdmpc2():
+def tdmpc2(plan_with):
     """Return an agent that plans two steps, of which the second has the value."""
     first_scale, next_scale = rlaxlib.percentile_scale()
 
@@ -287,7 +297,7 @@ def tdmpc2():
         (s, plan), params = inputs, planner.state.params
         policy_key, key = jax.random.split(key)
         proposals = proposed(params, policy_key, s)
-        return mppi(key, lambda a: latent_returns(params, s, a), plan, proposals)
+        return plan_with(key, lambda a: latent_returns(params, s, a), plan, proposals)
 
     return Agent(init=init, act=None, best=best, update=update)
 
@@ -408,7 +418,7 @@ def sample(actor, key, s):
     return jnp.clip(a, -1, 1)
 
 
-def sampled_muzero(params, target, batch, key):
+def sampled_muzero(params, target, batch, key, search):
     """Return the losses of a critic and of a policy, whose search has depth one."""
     critic_key, key = jax.random.split(key)
     apply = ActorCritic(lambda w, s: sample(w, critic_key, s), continuous.value)
@@ -420,24 +430,47 @@ def sampled_muzero(params, target, batch, key):
     return ddpg_critic(params, target, apply, batch) + policy
 
 
-def sampled_muzero_agent():
+def sampled_muzero_agent(search):
+    loss = partial(sampled_muzero, search=search)
+
     def best(actor, s):
         return gaussian(actor, s)[0]
 
-    return continuous.agent(sampled_muzero, sample, best, policy=2 * PLANE.actions)
+    return continuous.agent(loss, sample, best, policy=2 * PLANE.actions)
+
+
+# --- Entries. ---
+
+
+def planner(functions, agent, plan_with, **options):
+    """Return the entry of an agent that is made with a function that plans."""
+    other = entry(functions, agent(blind(plan_with)), **options)
+    return entry(functions, agent(plan_with), **options)._replace(
+        without={"the predicted returns": other.run}
+    )
+
+
+def sampled_muzero_entry(search):
+    agent = sampled_muzero_agent(search)
+    return continuous.entry("sampled_muzero_policy", agent)._replace(
+        recipe="planning.sampled_muzero_policy", fails=("reward", "bootstrap")
+    )
 
 
 ENTRIES = {
-    "mppi_plan": entry("mppi_plan", state_model(mppi, 1), horizon=6),
-    "pets_action": entry("pets_action", state_model(cem, 2), horizon=6),
+    "mppi_plan": planner("mppi_plan", partial(state_model, members=1), mppi, horizon=6),
+    "pets_action": planner(
+        "pets_action", partial(state_model, members=2), cem, horizon=6
+    ),
     # For speed it has small batches and a coarse grid: its worst seed has -0.98.
-    "tdmpc2_model": entry(
-        "tdmpc2_model, tdmpc2_actor", tdmpc2(), horizon=2, steps=2, size=64, states=-1.5
+    "tdmpc2_model": planner(
+        *("tdmpc2_model, tdmpc2_actor", tdmpc2, mppi),
+        **{"horizon": 2, "steps": 2, "size": 64, "states": -1.5},
     ),
     "spr": spr_entry(spr_agent()),
     **bbf.ENTRIES,
     "mrq": mrq.ENTRY,
-    "sampled_muzero_policy": continuous.entry(
-        "sampled_muzero_policy", sampled_muzero_agent()
-    )._replace(recipe="planning.sampled_muzero_policy", fails=("reward", "bootstrap")),
+    "sampled_muzero_policy": sampled_muzero_entry(search)._replace(
+        without={"the search": sampled_muzero_entry(jnp.ones_like).run}
+    ),
 }

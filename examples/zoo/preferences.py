@@ -4,8 +4,11 @@ Most have a known optimum of the form π_ref exp(u/β). In it, w are the win rat
 answers against those of the reference, and r the rewards of the labels.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+from recipes import language
 from recipes import preferences as recipes
 
 from zoo.language import SCALE, win_rate
@@ -22,23 +25,35 @@ from zoo.tokens import (
 )
 
 
-def learner(name, scale=SCALE, settings=None, **options):
-    """Return the entry of a recipe, on pairs of answers of the reference."""
+def learner(
+    name, scale=SCALE, settings=None, has_reference=True, without=None, **options
+):
+    """Return the entry of a recipe, on pairs of answers of the reference.
+
+    `without` has the arguments that leave a part out, by the name of the part.
+    """
+    own = {"scale": scale, "settings": settings, **options}
+    parts = {x: learner(name, **own | y).run for x, y in (without or {}).items()}
     settings = settings or {}
 
     def loss(params, batch):
         return getattr(recipes, name)(params, logits, batch, **settings)
 
     loss = options.pop("loss", loss)
-    data = preferences(scale=scale)
-    return entry(f"preferences.{name}", loss, data, start=tuned, **options)
+    data = preferences(scale=scale, has_reference=has_reference)
+    options = {"start": tuned, "without": parts, **options}
+    return entry(f"preferences.{name}", loss, data, **options)
 
 
-def bco(params, batch, beta=0.5):
+def dpo(beta):
+    return lambda params, batch: language.dpo(params, logits, batch, beta)
+
+
+def bco(params, batch, beta=0.5, weight=1.0):
     """Return the loss of BCO, where the shift is the mean reward of this batch."""
     rewards = beta * jnp.stack([*recipes.log_ratios(params, logits, batch)])
     shift = jax.lax.stop_gradient(jnp.mean(rewards))
-    return recipes.bco(params, logits, batch, shift, beta)
+    return recipes.bco(params, logits, batch, weight * shift, beta)
 
 
 def logit_of_win_rate(log_ref):
@@ -73,11 +88,27 @@ def jensen_shannon(log_ref):
 
 ENTRIES = {
     # In rounds, after which the policy becomes the reference.
-    "sppo": learner("sppo", scale=20.0, period=UPDATES // 20, settings={"beta": 0.2}),
-    "bco": learner("bco", loss=bco, measure=regularized(0.5, logit_of_win_rate)),
+    "sppo": learner(
+        *("sppo", 20.0),
+        period=UPDATES // 20,
+        settings={"beta": 0.2},
+        without={"the reference": {"has_reference": False}},
+    ),
+    "bco": learner(
+        "bco",
+        loss=bco,
+        measure=regularized(0.5, logit_of_win_rate),
+        without={"the shift": {"loss": partial(bco, weight=0.0)}},
+    ),
     # As for KTO, the loss is nearly linear, and its minimum has 0.68 or more.
     "apo_zero": learner("apo_zero", scale=20.0, states=0.68),
-    "nca": learner("nca", measure=closeness(contrastive), settings={"beta": 0.5}),
+    # Without the terms of single answers, the loss depends on differences, as DPO's.
+    "nca": learner(
+        "nca",
+        measure=closeness(contrastive),
+        settings={"beta": 0.5},
+        without={"the terms of single answers": {"loss": dpo(0.5)}},
+    ),
     # Nearly all answers lose against a good one, whose win rate is hardly below 1.
     "exo": learner("exo", scale=20.0, states=0.9),
     # The table cannot represent the optimum: its least expected loss is at 0.91. The
@@ -87,5 +118,6 @@ ENTRIES = {
         measure=closeness(jensen_shannon),
         settings={"beta": 2.0},
         states=0.75,
+        without={"the Jensen-Shannon divergence": {"loss": dpo(2.0)}},
     ),
 }

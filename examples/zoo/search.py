@@ -174,7 +174,7 @@ def muzero_run(policy, recipe, updates, **settings):
     return online(TASK, agent, updates, steps=1, replay=16, window=STEPS)
 
 
-def entry(recipe, task, run, states):
+def entry(recipe, task, run, states, **without):
     return Entry(
         recipe=recipe,
         run=run,
@@ -183,19 +183,24 @@ def entry(recipe, task, run, states):
         best=task.best,
         states=states,
         fails=("reward", "bootstrap"),
+        without=without,
     )
 
 
-GUMBEL = partial(
-    mctx.gumbel_muzero_policy,
-    num_simulations=SIMULATIONS,
-    qtransform=partial(
-        mctx.qtransform_completed_by_mix_value, value_scale=SCALE, **RESCALE
-    ),
-)
+def gumbel_run(scale):
+    """Return the run of Gumbel MuZero; a scale of 0 leaves its values out."""
+    transform = partial(
+        mctx.qtransform_completed_by_mix_value, value_scale=scale, **RESCALE
+    )
+    settings = {"num_simulations": SIMULATIONS, "qtransform": transform}
+    policy = partial(mctx.gumbel_muzero_policy, **settings)
+    return muzero_run(policy, recipes.gumbel_muzero, 2000, c_scale=scale, **RESCALE)
+
+
 # The default, 1.25, makes a policy so fast that it stayed at the near end at 1 of 15
 # seeds, and at none with 4.
 MUZERO = partial(mctx.muzero_policy, num_simulations=8, pb_c_init=4.0)
+BLIND_MUZERO = partial(MUZERO, pb_c_init=1e6)  # Visits follow the prior alone.
 
 
 # --- AlphaZero: a game of two players, whose rules are known. ---
@@ -264,7 +269,7 @@ def policy_and_value(params, s):
     return x[..., :-1], jnp.tanh(x[..., -1])
 
 
-def alphazero(fault):
+def alphazero(fault, simulations):
     """Return an agent that plays both sides; its policy is evaluated without search.
 
     It learns from positions of finished games. Their searches, which AlphaZero stores,
@@ -287,7 +292,7 @@ def alphazero(fault):
             return mctx.RecurrentFnOutput(reward=reward, discount=discount, **root), s
 
         inputs = None, key, mctx.RootFnOutput(**predict(s)), recurrent
-        return mctx.muzero_policy(*inputs, num_simulations=16)
+        return mctx.muzero_policy(*inputs, num_simulations=simulations)
 
     def act(state, key, s):
         return search(state.params, key, s[None]).action[0]
@@ -316,9 +321,9 @@ def alphazero(fault):
     )
 
 
-def alphazero_run(key, fault):
+def alphazero_run(key, fault, simulations=16):
     settings = {"updates": 60, "num": GAMES, "steps": 16, "score": against_perfect}
-    return online(NIM, alphazero(fault), **settings)(key, fault)
+    return online(NIM, alphazero(fault, simulations), **settings)(key, fault)
 
 
 # --- SPO: particles in the corridor itself, whose rules are known. ---
@@ -346,8 +351,11 @@ def value(params, s):
 SMC = ActorCritic(forward, value)
 
 
-def smc(fault):
-    """Return an agent that acts by particles; its policy is evaluated without them."""
+def smc(fault, scale):
+    """Return an agent that acts by particles; its policy is evaluated without them.
+
+    `scale` is a factor of the temperature of their weights.
+    """
     optimizer = optax.adam(3e-3)
 
     def search(params, key, s):
@@ -360,7 +368,7 @@ def smc(fault):
             x, reward, over = TASK.step(None, x, a)
             return x, fault.reward * reward, fault.bootstrap * jnp.where(over, 0.0, 1.0)
 
-        temperature = jax.nn.softplus(params.duals[0])
+        temperature = scale * jax.nn.softplus(params.duals[0])
         return policy_gradient.smc_search(key, policy, step, jnp.argmax(s), temperature)
 
     def act(state, key, s):
@@ -394,23 +402,28 @@ def smc(fault):
     )
 
 
-def smc_run(key, fault):
+def smc_run(key, fault, scale=1.0):
     settings = {"updates": 300, "steps": 5, "replay": 32, "window": 5}
-    return online(TASK, smc(fault), **settings)(key, fault)
+    return online(TASK, smc(fault, scale), **settings)(key, fault)
 
 
 ENTRIES = {
-    "alphazero": entry("search.alphazero", NIM, alphazero_run, 0.9),
+    "alphazero": entry(
+        *("search.alphazero", NIM, alphazero_run, 0.9),
+        # One simulation only samples the policy of the network.
+        **{"the search": partial(alphazero_run, simulations=1)},
+    ),
     "muzero": entry(
-        "search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95
+        *("search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95),
+        **{"the values of the search": muzero_run(BLIND_MUZERO, recipes.muzero, 2000)},
     ),
     "gumbel_muzero": entry(
-        "search.gumbel_muzero",
-        TASK,
-        muzero_run(GUMBEL, recipes.gumbel_muzero, 2000, c_scale=SCALE, **RESCALE),
-        0.95,
+        *("search.gumbel_muzero", TASK, gumbel_run(SCALE), 0.95),
+        **{"the values of the search": gumbel_run(0.0)},
     ),
     "smc_policy_optimization": entry(
-        "policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95
+        *("policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95),
+        # At a high temperature all particles have the same weight.
+        **{"the weights of particles": partial(smc_run, scale=1e6)},
     ),
 }

@@ -121,20 +121,37 @@ def emphatic(learner, step):
     return recipes.emphatic_td(*args, step_size=EMPHATIC_STEP_SIZE)
 
 
+def not_emphatic(learner, step):
+    """Return the learner after TD: the followon trace begins anew at each step."""
+    return emphatic((learner[0], EMPHATIC[1]), step)
+
+
+def emphatic_run(update):
+    def score_of(learner):
+        return score(learner[0])
+
+    return predict(off_policy, update, score_of, (EMPHATIC, jnp.array(0)), 20_000)
+
+
+EMPHATIC = START, rlaxlib.emphatic_trace_init(START)
+
 EMPHATIC_STEP_SIZE = 0.001
 CORRECTED = SimpleNamespace(
     value=lambda params, s: s @ params["value"],
     correction=lambda params, s: s @ params["correction"],
 )
-OPTIMIZER = optax.multi_transform(
-    {"value": optax.sgd(0.1), "correction": optax.sgd(0.3)},
-    {"value": "value", "correction": "correction"},
-)
 BATCH = 32
 
 
-def gradient_td(recipe):
-    """Return the function that trains by TDC or GTD2, on batches."""
+def gradient_td(recipe, rate=0.3):
+    """Return the run of TDC or GTD2, on batches, with the rate of the correction.
+
+    Without it TDC is TD, and GTD2 has no gradient.
+    """
+    optimizer = optax.multi_transform(
+        {"value": optax.sgd(0.1), "correction": optax.sgd(rate)},
+        {"value": "value", "correction": "correction"},
+    )
 
     def process(key, x, fault):
         return jax.vmap(off_policy, (0, 0, None))(
@@ -144,11 +161,11 @@ def gradient_td(recipe):
     def update(learner, step):
         params, state = learner
         gradient = jax.grad(recipe)(params, CORRECTED, step)
-        updates, state = OPTIMIZER.update(gradient, state)
+        updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(params, updates), state
 
     params = {"value": START, "correction": jnp.zeros(2)}
-    first = (params, OPTIMIZER.init(params)), jnp.zeros(BATCH, int)
+    first = (params, optimizer.init(params)), jnp.zeros(BATCH, int)
     return predict(process, update, lambda x: score(x[0]["value"]), first, 4000)
 
 
@@ -173,8 +190,12 @@ def ring(key, x, fault):
     return to, Step(s_tm1, 0, fault.reward * reward, 1.0, s_t, 1.0)
 
 
-def differential(learner, step):
-    return recipes.differential_td(*learner, linear, step, 0.02, 0.1)
+def differential(eta):
+    def update(learner, step):
+        return recipes.differential_td(*learner, linear, step, 0.02, eta)
+
+    first = (jnp.zeros(RING), jnp.zeros(())), jnp.array(0)
+    return predict(ring, update, differential_score, first, 20_000)
 
 
 def differential_score(learner):
@@ -184,13 +205,18 @@ def differential_score(learner):
     return error(found, jnp.append(RING_VALUES, RATE))
 
 
-def prediction(recipe, run, random, states, fails, about):
+def prediction(recipe, run, without, random, states, fails, about):
     """Return an entry whose score is minus an error."""
-    return Entry(f"streaming.{recipe}", run, about, random, 0.0, states, fails)
+    scores = random, 0.0, states
+    return Entry(f"streaming.{recipe}", run, about, *scores, fails, without)
 
 
-OFF_POLICY = (float(score(START)), -0.1, ("reward", "bootstrap"))
-ABOUT = "Off-policy prediction where TD diverges, minus the error of the values"
+def off_policy_prediction(recipe, run, without):
+    about = "Off-policy prediction where TD diverges, minus the error of the values"
+    inputs = float(score(START)), -0.1, ("reward", "bootstrap"), about
+    return prediction(recipe, run, without, *inputs)
+
+
 ENTRIES = {
     "stream_q": Entry(
         recipe="streaming.stream_q",
@@ -201,29 +227,25 @@ ENTRIES = {
         states=0.95,
         fails=("reward", "bootstrap"),
     ),
-    "emphatic_td": prediction(
+    "emphatic_td": off_policy_prediction(
         "emphatic_td",
-        predict(
-            off_policy,
-            emphatic,
-            lambda learner: score(learner[0]),
-            ((START, rlaxlib.emphatic_trace_init(START)), jnp.array(0)),
-            20_000,
-        ),
-        *OFF_POLICY,
-        ABOUT,
+        emphatic_run(emphatic),
+        {"the emphasis": emphatic_run(not_emphatic)},
     ),
-    "tdc": prediction("tdc", gradient_td(recipes.tdc), *OFF_POLICY, ABOUT),
-    "gtd2": prediction("gtd2", gradient_td(recipes.gtd2), *OFF_POLICY, ABOUT),
+    "tdc": off_policy_prediction(
+        "tdc",
+        gradient_td(recipes.tdc),
+        {"the correction": gradient_td(recipes.tdc, rate=0.0)},
+    ),
+    "gtd2": off_policy_prediction(
+        "gtd2",
+        gradient_td(recipes.gtd2),
+        {"the correction": gradient_td(recipes.gtd2, rate=0.0)},
+    ),
     "differential_td": prediction(
         "differential_td",
-        predict(
-            ring,
-            differential,
-            differential_score,
-            ((jnp.zeros(RING), jnp.zeros(())), jnp.array(0)),
-            20_000,
-        ),
+        differential(0.1),
+        {"the average reward": differential(0.0)},
         float(differential_score((jnp.zeros(RING), 0.0))),
         -0.06,
         ("reward",),

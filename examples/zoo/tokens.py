@@ -245,17 +245,20 @@ def answers(size=64, rewards=reward):
     return data
 
 
-def preferences(size=64, scale=20.0):
+def preferences(size=64, scale=20.0, has_reference=True):
     """Return a function that samples pairs of answers of the reference, with labels.
 
     The labels are of a Bradley-Terry model, whose rewards are `scale` times those of
-    the task. The fault of the reward turns them.
+    the task. The fault of the reward turns them. Without the reference, its
+    log-probabilities are 0.
     """
 
     def data(key, state, fault):
         keys = jax.random.split(key, 3)
         ref = state.target
         pair = [logged(sample(k, ref, size), ref, ref) for k in keys[:2]]
+        if not has_reference:
+            pair = [x._replace(ref_log_prob=jnp.zeros(x.tokens.shape)) for x in pair]
         advantage = fault.reward * scale * (reward(pair[0]) - reward(pair[1]))
         chosen = jax.random.bernoulli(keys[2], jax.nn.sigmoid(advantage))
 

@@ -42,7 +42,7 @@ def measured(scores: Scores) -> str:
     """Return the tables of scores by tag and by experiment, and the steps."""
     ours = {agent: values(runs) for agent, runs in scores.items()}
     pairs = [column for a in ours for column in (ours[a], PUBLISHED[a])]
-    whole = len(PUBLISHED["dqn"])
+    whole = len(training.EXPERIMENTS)
     averages = [by_tag(column) if len(column) == whole else {} for column in pairs]
     results = [result for runs in scores.values() for result in runs.values()]
     steps = sum(result["steps"] for result in results) / 1e6

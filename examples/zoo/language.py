@@ -134,11 +134,7 @@ def explained(ref):
     return measure
 
 
-SOFT = {
-    "measure": regularized(BETA),
-    "settings": {"kl_cost": BETA},
-    "without": {"the KL penalty": {"settings": {"kl_cost": 0.0}}},
-}
+SOFT = {"measure": regularized(BETA), "settings": {"kl_cost": BETA}}
 REFERENCE = {
     "the reference": {"data": preferences(scale=SCALE, has_reference=False)},
 }
@@ -157,7 +153,12 @@ ENTRIES = {
     "cispo": learner("cispo", repeats=4, fails=("reward", "gradient")),
     "sapo": learner("sapo", repeats=4),
     "gmpo": learner("gmpo", repeats=4),
-    "rlhf_ppo": learner("rlhf_ppo", *(valued, tokens.both), repeats=4, **SOFT),
+    "rlhf_ppo": learner(
+        *("rlhf_ppo", valued, tokens.both),
+        repeats=4,
+        without={"the KL penalty": {"settings": {"kl_cost": 0.0}}},
+        **SOFT,
+    ),
     "vapo": learner(
         *("vapo", valued, tokens.both),
         repeats=4,

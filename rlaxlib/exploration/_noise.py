@@ -217,8 +217,8 @@ def add_dirichlet_noise(
     # The softmax would be NaN without any legal action.
     shared = legal | ~jnp.any(legal, axis=-1, keepdims=True)
     noise = jax.nn.softmax(jnp.where(shared, log_gamma, -jnp.inf), axis=-1)
-    f, prior = dirichlet_fraction, jnp.where(legal, prior, 0)
-    return jnp.where(legal, (1 - f) * prior + f * noise, 0)
+    prior, noise = (jnp.where(legal, x, 0) for x in (prior, noise))
+    return (1 - dirichlet_fraction) * prior + dirichlet_fraction * noise
 
 
 def _gaussian(key: Array, like: Array, stddev: Array) -> Array:

@@ -157,7 +157,7 @@ def test_umbrella_distracts_with_fair_coins():
     [
         pytest.param("dqn", 250, marks=pytest.mark.trust),
         pytest.param("bootstrapped_dqn", 300, marks=pytest.mark.trust),
-        ("actor_critic", 1_500),
+        pytest.param("actor_critic", 1_500, marks=pytest.mark.trust),
     ],
 )
 def test_agents_learn_to_catch(name, episodes):
@@ -168,6 +168,12 @@ def test_agents_learn_to_catch(name, episodes):
     assert log.best_episode.iloc[-1] == 1
     regret = np.diff(log.total_regret, prepend=0.0)
     assert regret[-100:].mean() < 0.6 * regret[:50].mean()
+
+
+def test_the_actor_critic_remembers():
+    log = training.train("actor_critic", "memory_len/4", 400)
+    regret = np.diff(log.total_regret, prepend=0.0)
+    assert regret[-100:].mean() < 0.3  # 1 without a memory.
 
 
 def test_rewards_are_scaled_and_noisy():

@@ -92,7 +92,7 @@ class Plan:
         functions: Names of functions of the user, and of what may have some.
         checked: Names of all but bare ones, states and pytrees at the end: an error
             blames a state for a size in which it differs from the data.
-        traced: Names of all that may be traced; with a compiled body `self`, too.
+        traced: Names of all that may be traced, `self` among them.
         result: The spec of the result.
         positional: Names of positional arguments.
         names: Names of all arguments, `self` among them.
@@ -131,7 +131,8 @@ class Plan:
         nested = [n for n, x in every if x.parts or x.is_tree]
         self.checked = [*self.arrays, *self.options, *nested]
         # An object with traced settings cannot be part of a key: it has no equal.
-        self.traced = self.names - {*self.bare} if self.compiled else self.checked
+        of_body = {*self.checked, "self"} & self.names
+        self.traced = self.names - {*self.bare} if self.compiled else of_body
 
     def name(self, given: Arguments) -> str:
         """Return the public name, such as `vtrace` or `Softmax.probs`."""
@@ -190,9 +191,10 @@ class Plan:
             wanted, found = self._places(given)
             raise errors.misfit(found, wanted, fitted.bound, self, given)
         sizes, mask = fitted.bound.sizes, given.get("sample_mask")
+        ends = getattr(given.get("self"), "__dict__", {}) | given
         for path, place, spec in fitted.ruled:
             own = mask if fitted.roles.masked[place] else None
-            rules.check(path, leaves[place], spec, sizes, given, own)
+            rules.check(path, leaves[place], spec, sizes, ends, own)
         every = zip(leaves, types, fitted.roles.kinds, strict=True)
         leaves = [x * 1.0 if t[1] is int and kind else x for x, t, kind in every]
         return static, leaves, fitted

@@ -204,7 +204,7 @@ class SquashedGaussian(ContinuousDistribution):
     """
 
     sigma_min: Float[ArrayLike, "in (-inf, inf)"]
-    sigma_max: Float[ArrayLike, "in (-inf, inf)"]
+    sigma_max: Float[ArrayLike, "in [sigma_min, inf)"]
 
     @checked(compiled=False)
     def sample(

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.experimental import checkify
 
 from rlaxlib import diagnostics
-from rlaxlib._core import checks, indexing, streams
+from rlaxlib._core import checks, dtypes, indexing, streams
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float, Int
 from rlaxlib.llm import _shared
@@ -112,7 +112,7 @@ def check_answers(
         Feng Yao and others, *Your Efficient RL Framework Secretly Brings You Off-Policy
         RL Training*, 2025. https://fengyao.notion.site/off-policy-rl
     """
-    tokens, log_prob = jnp.asarray(tokens), jnp.asarray(log_prob, float)
+    tokens, log_prob = jnp.asarray(tokens), dtypes.raised(jnp.asarray(log_prob))
     mask = streams.filled(sample_mask, log_prob)
     ids = jnp.zeros_like(tokens) if segment_ids is None else jnp.asarray(segment_ids)
     negative = jnp.sum(mask & (tokens < 0))
@@ -123,7 +123,7 @@ def check_answers(
     problems += _of_log_probs("log_prob", log_prob, mask)
     mean = fraction = ended = single = equal = None
     if old_log_prob is not None:
-        old = jnp.asarray(old_log_prob, float)
+        old = dtypes.raised(jnp.asarray(old_log_prob))
         problems += _of_log_probs("old_log_prob", old, mask)
         found = diagnostics.importance_statistics(log_prob - old, sample_mask=mask)
         mean, fraction = found.mean_log_ratio, found.effective_fraction
@@ -143,7 +143,8 @@ def check_answers(
         single, equal, found_problems = _of_groups(jnp.asarray(rewards), group_ids)
         problems += found_problems
     _report(problems)
-    return AnswerStatistics(mean, fraction, ended, single, equal)
+    found = mean, fraction, ended, single, equal
+    return AnswerStatistics(*[dtypes.cast(x, log_prob.dtype) for x in found])
 
 
 def _of_log_probs(name: str, log_prob: Array, mask: Array) -> list[_Problem]:

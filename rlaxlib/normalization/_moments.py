@@ -145,7 +145,7 @@ def create_ema(
         section 3, 2014. https://arxiv.org/abs/1412.6980
     """
     # In single precision a decay close to 1 is not exact, but the rate is.
-    return Ema(decay, 1 - decay, pmean_axis_name)
+    return Ema(1 - decay, pmean_axis_name)
 
 
 @jax.tree_util.register_dataclass
@@ -154,13 +154,11 @@ class Ema(FunctionTuple):
     """Exponential moving averages, which `create_ema` makes.
 
     Attributes:
-        decay: Decay, in [0, 1), shape `[]`.
-        rate: One minus the decay, in (0, 1], shape `[]`.
+        rate: One minus the decay :math:`d`, in (0, 1], shape `[]`.
         axis_name: Mapped axis name, or names, to average over as well; or None.
     """
 
-    decay: Float[ArrayLike, "in [0, 1)"]
-    rate: ArrayLike = dataclasses.field(repr=False)
+    rate: Float[ArrayLike, "in (0, 1]"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")
 

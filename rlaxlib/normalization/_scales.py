@@ -412,7 +412,7 @@ class PercentileScale(FunctionTuple):
 
     ema: Ema
     low_percentile: Float[ArrayLike, "in [0, 100]"]
-    high_percentile: Float[ArrayLike, "in [0, 100]"]
+    high_percentile: Float[ArrayLike, "in [low_percentile, 100]"]
     min_scale: Float[ArrayLike, "in (0, inf)"]
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     _functions = ("init", "update")

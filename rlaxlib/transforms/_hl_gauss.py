@@ -89,10 +89,10 @@ def hl_gauss_pair(
 class HlGaussPair(TxPair):
     """A Gaussian encoding over bins."""
 
-    min_value: ArrayLike
-    max_value: ArrayLike
+    min_value: Float[ArrayLike, "in (-inf, inf)"]
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"]
     num_bins: int = dataclasses.field(metadata={"static": True})
-    stddev_ratio: ArrayLike
+    stddev_ratio: Float[ArrayLike, "in (0, inf)"]
 
     @checked(compiled=False)
     def apply(self, scalar: Float[ArrayLike, "..."]) -> Array:

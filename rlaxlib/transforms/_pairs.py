@@ -313,8 +313,8 @@ class ComposedPair(TxPair):
 class TwohotPair(TxPair):
     """A two-hot encoding over evenly spaced bins."""
 
-    min_value: ArrayLike
-    max_value: ArrayLike
+    min_value: Float[ArrayLike, "in (-inf, inf)"]
+    max_value: Float[ArrayLike, "in (-inf, inf) in (min_value, inf)"]
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     @checked(compiled=False)

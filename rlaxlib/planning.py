@@ -98,8 +98,9 @@ def cem_update(
         μ' = β μ + (1 - β) m,   σ' = clip(β σ + (1 - β) s, σ_min, σ_max)
 
     The elites are the :math:`K` samples of the highest returns, of which the first of
-    equals. A usual plan has 5 iterations, 500 samples and 50 elites. `min_stddev` keeps
-    exploring when the elites agree.
+    equals. One whose model failed has no weight; if all failed, the plan stays. A usual
+    plan has 5 iterations, 500 samples and 50 elites. `min_stddev` keeps exploring when
+    the elites agree.
 
     Args:
         state: Plan :math:`μ, σ`, a `PlanState`.
@@ -133,8 +134,8 @@ def cem_update(
         using Probabilistic Dynamics Models*, 2018. https://arxiv.org/abs/1805.12114
     """
     elites = _best(returns, num_elites)
-    weights = jnp.full_like(returns[:num_elites], 1 / num_elites)
-    plan = _fit(actions[elites], weights)
+    logits = jnp.where(returns[elites] > -jnp.inf, 0, -jnp.inf)
+    plan = _fit(state, actions[elites], logits.astype(returns.dtype))
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -205,9 +206,7 @@ def mppi_update(
     best = jnp.max(returns)
     # Relative to the best: a softmax takes large negative logits for illegal actions.
     gaps = returns - safe.floored(best)
-    plan = _fit(actions, distributions.softmax(temperature).probs(gaps))
-    is_any = best > -jnp.inf
-    plan = jax.tree.map(functools.partial(jnp.where, is_any), plan, state)
+    plan = _fit(state, actions, gaps / temperature)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -256,23 +255,27 @@ def _best(returns: Array, number: int) -> Array:
     return jnp.argsort(-returns)[:number]
 
 
-def _fit(actions: Array, weights: Array) -> PlanState:
+def _fit(state: PlanState, actions: Array, logits: Array) -> PlanState:
     """Return the weighted mean and standard deviation of sampled actions.
 
     Args:
+        state: The plan that stays if all samples failed.
         actions: Sequences of actions, `[K, T, D]`.
-        weights: Their weights, `[K]`.
+        logits: Logarithms of their weights, minus infinity if one failed, `[K]`.
 
     Returns:
         A plan.
     """
+    weights = distributions.softmax().probs(logits)
     # A failed sample may have actions of NaN, and `0 * NaN` would be NaN.
     actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     # GPUs and TPUs multiply matrices in lower precision by default.
     average = functools.partial(jnp.tensordot, weights, axes=1, precision="highest")
     mean = average(actions)
     variance = average(jnp.square(actions - mean[None]))
-    return PlanState(mean, jnp.sqrt(variance))
+    plan = PlanState(mean, jnp.sqrt(variance))
+    is_any = jnp.max(logits) > -jnp.inf
+    return jax.tree.map(functools.partial(jnp.where, is_any), plan, state)
 
 
 def _mix(

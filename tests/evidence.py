@@ -45,31 +45,41 @@ def line(part: str, suite: ElementTree.Element) -> str:
     return f"| {PARTS[part]} | {suite.attrib['name']} | {' | '.join(cells)} |"
 
 
-def block(folder: pathlib.Path) -> str:
-    """Return what the reports in a folder say."""
+def block(folder: pathlib.Path, known: str = "") -> str:
+    """Return what the reports in a folder say, and what is known of other parts."""
     reports = {part: folder / f"{part}.xml" for part in PARTS}
     suites = {
         part: ElementTree.parse(path).getroot()[0]
         for part, path in reports.items()
         if path.exists()
     }
-    days = sorted({suite.attrib["timestamp"][:10] for suite in suites.values()})
+    days = {suite.attrib["timestamp"][:10] for suite in suites.values()}
+    days = sorted(days | set(re.findall(r"\d{4}-\d\d-\d\d", known)))
     days = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     lines = [f"Commit `{folder.name}`, {days}:", "", HEAD]
-    lines += [line(part, suite) for part, suite in suites.items()]
+    for part, text in PARTS.items():
+        old = re.findall(f"^\\| {re.escape(text)} .*", known, re.MULTILINE)
+        lines += [line(part, suites[part])] if part in suites else old
     mutants = folder / "mutants.md"
+    _, _, found = known.partition("\n\nWith seed")
     if mutants.exists():
         lines += ["", mutants.read_text(encoding="utf-8").strip()]
+    elif found:
+        lines += ["", f"With seed{found}"]
     return "\n".join(lines)
 
 
 def write(folder: pathlib.Path, page: pathlib.Path = PAGE) -> None:
-    """Replace what stands between the marks of a page."""
-    marks = r"(?<=<!-- evidence: start -->\n).*?(?=\n<!-- evidence: end -->)"
-    found, text = block(folder), page.read_text(encoding="utf-8")
-    text, count = re.subn(marks, lambda _: found, text, flags=re.DOTALL)
-    assert count == 1, "The page has no marks."
-    page.write_text(text, encoding="utf-8")
+    """Replace what stands between the marks of a page.
+
+    Parts of the same commit stay, so that they can run on several days or machines.
+    """
+    start, end = "<!-- evidence: start -->\n", "\n<!-- evidence: end -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(start)
+    old, mark, after = rest.partition(end)
+    assert mark, "The page has no marks."
+    found = block(folder, old if f"Commit `{folder.name}`" in old else "")
+    page.write_text(before + start + found + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

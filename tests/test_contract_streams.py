@@ -173,6 +173,20 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
 
 
 @each_row("multistep", sample=True)
+def test_nan_after_an_end_does_not_reach_earlier_steps(row):
+    rows = stream_rows(row)
+    steps = np.arange(contract.STEPS)
+    for name in {"discount_t", "discount", "a"} & rows.keys():
+        rows[name] = jnp.where(steps == 2, 0, rows[name])
+    function = jax.jit(with_masks(row))
+    first = [
+        [x[:3] for x in jax.tree.leaves(function(each, None, None))]
+        for each in (poison(rows, steps > 2), rows)
+    ]
+    contract.assert_close(*first, SINGLE, SINGLE * row.scale(rows))
+
+
+@each_row("multistep", sample=True)
 def test_trivial_masks_change_nothing(row):
     inputs = row.inputs()
     nowhere = np.zeros(contract.STEPS, bool)

@@ -50,6 +50,15 @@ def test_lines_are_those_of_the_reports(tmp_path):
     counts = f"| {evidence.versions()} | 3 | 1 | 2 | "
     assert [counts in line for line in rest].count(True) == 1
     assert mutants == "With seed 1, 40 of 40 mutants are killed."
+    # Parts that ran elsewhere stay, those of another commit do not.
+    written = page.read_text()
+    (folder / "mutants.md").unlink()
+    (folder / "rows.xml").rename(folder / "cover.xml")
+    evidence.write(folder, page)
+    assert set(written.splitlines()) < set(page.read_text().splitlines())
+    evidence.write(folder.rename(tmp_path / "def5678"), page)
+    assert "With seed" not in page.read_text()
+    assert page.read_text().count(counts) == 1
 
 
 def test_every_part_that_make_reports_has_a_line():

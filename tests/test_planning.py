@@ -69,8 +69,8 @@ def test_samples_whose_model_fails_have_no_weight():
     returns = np.append(RETURNS, np.float32(-np.inf))
     actions = np.concatenate([ACTIONS, np.ones_like(ACTIONS[:1])])
     close(mppi_update(PLAN, actions, returns), mppi_update(PLAN, ACTIONS, RETURNS))
-    for elites in (2, 5):
-        expected = cem_update(PLAN, ACTIONS, RETURNS, elites)
+    for elites in (2, 5, len(returns)):
+        expected = cem_update(PLAN, ACTIONS, RETURNS, min(elites, len(RETURNS)))
         close(cem_update(PLAN, actions, returns, elites), expected)
 
 
@@ -78,6 +78,7 @@ def test_samples_whose_model_fails_have_no_weight():
 def test_the_plan_stays_where_no_sample_has_a_return(elites):
     actions, returns = np.full_like(ACTIONS, np.nan), np.full_like(RETURNS, -np.inf)
     close(mppi_update(PLAN, actions, returns, 0.5, elites), PLAN)
+    close(cem_update(PLAN, actions, returns, elites or len(returns)), PLAN)
 
 
 def test_actions_of_samples_without_a_return_add_nothing():

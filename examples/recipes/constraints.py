@@ -90,8 +90,9 @@ def cpo(params, apply, batch, adv_t, cost_adv_t, excess, max_kl=0.01, damping=0.
     the loss and keeps the cost within its limit; above the limit, it lowers the cost.
     Achiam et al., 2017, https://arxiv.org/abs/1705.10528. Source:
     github.com/jachiam/cpo@5c83925, optimizers/conjugate_constraint_optimizer.py, the
-    same step. Usual: max KL 0.01, discount 0.995, λ of GAE 0.95, and of costs 1,
-    batches of 50,000 steps.
+    same step, with a damping of 1e-5 and 15 tries, the last of which it takes above the
+    limit. Usual: max KL 0.01, discount 0.995, λ of GAE 0.95, and of costs 1, batches of
+    50,000 steps.
     """
     inputs = apply, batch, adv_t, cost_adv_t
     step = cpo_direction(params, *inputs, excess, max_kl, damping)

@@ -366,9 +366,9 @@ def persistent_advantage_learning(params, target_params, apply, batch, scale=0.9
     """PAL, persistent advantage learning: the gap only where repeating costs more.
 
     Bellemare et al., 2016, https://arxiv.org/abs/1512.04860. Source:
-    github.com/chainer/chainerrl@7eed375, chainerrl/agents/pal.py, by others, where the
-    scale multiplies the larger of both advantages, and the discount neither; this is
-    the paper's (a cosine of 0.998 at random inputs). Usual: those of AL.
+    github.com/chainer/chainerrl@7eed375, chainerrl/agents/pal.py, by others, the same
+    gradient but at ends, where the next gap is that of the last observation there, and
+    0 here (a cosine of 0.998 at random inputs). Usual: those of AL.
     """
     method = rlaxlib.persistent_advantage_learning
     return advantage_learning(params, target_params, apply, batch, scale, method)

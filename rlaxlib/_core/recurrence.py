@@ -66,7 +66,7 @@ def backward_window(
         def later(x: Array) -> Array:
             return jax.lax.dynamic_slice(x, (k,), (steps,))
 
-        return later(b_padded) + _carried(later(a_padded), y), None
+        return later(b_padded) + carried(later(a_padded), y), None
 
     y, _ = jax.lax.scan(step, _like(b, final), jnp.arange(length), reverse=True)
     return y
@@ -83,7 +83,7 @@ def _loop(b: Array, a: Array, final: ArrayLike) -> Array:
 
     def step(y: Array, terms: Run) -> tuple[Array, Array]:
         b, a = terms
-        y = b + _carried(a, y)
+        y = b + carried(a, y)
         return y, y
 
     _, solution = jax.lax.scan(step, _like(b[-1], final), (b, a), reverse=True)
@@ -99,14 +99,14 @@ def _associative_scan(b: Array, a: Array, final: ArrayLike) -> Array:
 
     def join(far: Run, near: Run) -> Run:
         (b_far, a_far), (b, a) = far, near
-        return b + _carried(a, b_far), _carried(a, a_far)
+        return b + carried(a, b_far), carried(a, a_far)
 
     runs: Run = jax.lax.associative_scan(join, (b, a), reverse=True)
     b, a = runs
-    return b + _carried(a, _like(b, final))
+    return b + carried(a, _like(b, final))
 
 
-def _carried(a: Array, y: Array) -> Array:
+def carried(a: Array, y: Array) -> Array:
     """Return `a y`, and 0 where `a` is 0 and `y` infinite or NaN.
 
     Finite values stay, since they are the derivative by a coefficient of 0.

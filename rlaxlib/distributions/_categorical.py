@@ -4,8 +4,9 @@ The last axis holds the actions. All axes before it are batch axes, and are kept
 
 A logit of minus infinity marks an illegal action, as does a false entry of
 `action_mask`, and a logit below -5e8, such as -1e9 or the lowest float of a dtype. An
-illegal action has probability 0. If no action is legal, every function returns 0 with a
-gradient of 0, so that padding adds nothing to a sum.
+illegal action has probability 0. If no action is legal, so are all probabilities,
+log-probabilities, entropies and losses, with a gradient of 0, so that padding adds
+nothing to a sum; a ratio is 1, and a sample -1.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def tanh_normal_log_prob(
     estimate it by minus the log-density of a sample, as SAC does.
 
     The code uses :math:`log(1 - tanh² u) = 2 (log 2 - u - softplus(-2u))`. In single
-    precision the left side is minus infinity from :math:`u = 9` on.
+    precision the left side is minus infinity from about :math:`u = 8` on.
 
     Args:
         pre_tanh: Sample :math:`u` before the tanh, shape `[D]`.

@@ -115,8 +115,9 @@ def reward_scale(
         the discounts that follow them, each of shape `[T]`, and the keywords
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
-        is not a truncation. The scale has no gradient, and is 1 while all sums are
-        equal. With `jax.vmap` and `axis_name`, map the state too.
+        is not a truncation. The scale has no gradient. While all sums are equal, it is
+        1, or what `max_return` asks for. With `jax.vmap` and `axis_name`, map the state
+        too.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

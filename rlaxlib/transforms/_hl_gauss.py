@@ -50,8 +50,9 @@ def hl_gauss_pair(
     the outermost bins of `twohot_pair` are centred there.
 
     Values outside the range are clipped, with gradient 0; `outside_support` reports
-    them. Truncation moves the mean inside: by up to 0.7 :math:`w` for a value at an end
-    of the range, and by less than 0.0002 :math:`w` from a distance of :math:`4 σ` on.
+    them. Truncation moves the mean inside: at :math:`s = ¾` by up to 0.7 :math:`w` for
+    a value at an end of the range, and by less than 0.0002 :math:`w` from a distance of
+    :math:`4 σ` on.
 
     Args:
         min_value: First edge :math:`e_0`, finite, shape `[]`.

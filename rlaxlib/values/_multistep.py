@@ -221,7 +221,8 @@ def watkins_trace(
         a_t: Actions taken next, :math:`a_1, …, a_T` in [0, A), shape `[T]`.
 
     Returns:
-        Trace coefficients :math:`c_t`, 0 for actions outside [0, A), shape `[T]`.
+        Trace coefficients :math:`c_t`, shape `[T]`; in a JAX array, an action out of
+        range gives NaN.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -414,8 +414,8 @@ def energy_distance_loss(
         L = (2 / (N K)) ∑_{i,j} |x_i - y_j| - (1/N²) ∑_{i,i'} |x_i - x_{i'}|
             - (1/K²) ∑_{j,j'} |y_j - y_{j'}|
 
-    This is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`. It is never
-    negative, and 0 only if the distributions are equal.
+    This is the loss of MMD-DQN with the kernel :math:`k(x, y) = -|x - y|`. Apart from
+    rounding, it is never negative, and 0 only if the distributions are equal.
 
     Args:
         samples: Predicted samples :math:`x`, shape `[N]`.

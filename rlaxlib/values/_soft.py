@@ -9,7 +9,8 @@ softmax of the action values divided by :math:`τ`, and its value is the soft va
 
     v = τ log ∑_a exp(q(a)/τ).
 
-An action value of minus infinity marks an illegal action.
+An action value of minus infinity marks an illegal action here; `greedy` and
+`epsilon_greedy` take it as a value, and the legal actions as `action_mask`.
 
 Functions take one state or one transition. Use `jax.vmap` for a batch.
 """

@@ -82,7 +82,7 @@ AGREEMENT = {
     "muzero": cosine(0.99, "no rewards after an end, and means over valid steps"),
     # value_based.py
     "branching_dqn": times(0.5, "squares without ½"),
-    "persistent_advantage_learning": cosine(0.998, "a scale of the larger advantage"),
+    "persistent_advantage_learning": cosine(0.998, "the gap after an end"),
     "pcl": cosine(0.76, "weights of 1 and 0.1, and paths from the first step"),
     "dqn": gradient("a clipped gradient of the error"),
     "double_dqn": gradient("a clipped gradient of the error"),

@@ -157,8 +157,9 @@ def gciql_actor(params, apply, batch, alpha=0.3):
     et al., 2024, https://arxiv.org/abs/2410.20092. Source:
     github.com/seohongpark/ogbench@1d41409, impls/agents/gciql.py, the same loss. Usual:
     alpha 0.003 for the point in mazes, 0.1 to 0.3 for other locomotion, 1 for
-    manipulation, and 0.01 to 0.03 for noisy data; goals of the same episode, uniformly,
-    half of them random for stitched data, and all for exploratory data; Adam 3e-4.
+    manipulation, 0.03 for noisy and 0.01 for exploratory data; goals of the same
+    episode, uniformly, half of them random for stitched data, and all for exploratory
+    data; Adam 3e-4.
     """
     s = batch.s_tm1, batch.goal
     mean = apply.actor(params.actor, s)
@@ -176,8 +177,9 @@ def hiql_actor(params, apply, batch, value, temperature=1 / 3):
     as `gcivl_actor`: from `subgoal`, the state k steps later, and from `target`, that
     state or the goal, if it comes earlier. Park et al., 2023,
     https://arxiv.org/abs/2307.11949. Source: github.com/seohongpark/ogbench@1d41409,
-    impls/agents/hiql.py, the same losses. Usual: temperatures 1/3, k 25, in some mazes
-    100, representations of 10 dimensions, on a sphere, learned by the value.
+    impls/agents/hiql.py, the same losses. Usual: temperatures 1/3, k 25, 100 in mazes
+    of the humanoid and 10 for manipulation, representations of 10 dimensions, on a
+    sphere, learned by the value.
     """
     near = batch._replace(goal=batch.subgoal)
     far = batch._replace(s_t=batch.target, a_tm1=batch.target)
@@ -197,7 +199,8 @@ def qrl_value(params, alpha, apply, batch, epsilon=0.25, offset=15.0, mix=0.5):
     the largest component of a distance, there the sigmoid of a learned number, -1 at
     first. Usual: epsilon 0.25, offset 15, a multiplier of 0.01 at first, AdamW 1e-4 and
     0.01 for `alpha`; offset 500, with 100 in place of 10, a bound of 0.05 in place of
-    epsilon² and 64 components of 8 in github.com/seohongpark/ogbench.
+    epsilon², 64 components of 8, and a multiplier of 1 at first, learned with 3e-4 by
+    its logarithm, in github.com/seohongpark/ogbench.
     """
 
     def distance(x, y):

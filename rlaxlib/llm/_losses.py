@@ -117,8 +117,8 @@ def sapo_loss(
         L_t = -(4/τ) σ(τ (ρ_t - 1)) Â_t,   ρ_t = π(a_t) / π_old(a_t)
 
     The temperature :math:`τ` depends on the sign of the advantage. At :math:`ρ_t = 1`
-    the gradient is that of :math:`-ρ_t Â_t`; away from it the gradient decays, faster
-    for a larger temperature.
+    the derivative by the ratio is :math:`-Â_t`; away from it the derivative decays,
+    faster for a larger temperature.
 
     Args:
         temperature_positive: Temperature for positive advantages, in (0, inf),
@@ -301,11 +301,12 @@ def kl_loss(
         k_1 = l,   k_2 = ½ l²,   k_3 = e^{-l} - 1 + l,   abs = |l|,
         l_t = log (π(a_t) / π_ref(a_t))
 
-    The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative and has a
-    lower variance. The **gradient** is that of k2, :math:`l_t ∇ log π(a_t)`, for every
-    kind, and so are further derivatives. Its mean over tokens sampled from :math:`π` is
-    the gradient of :math:`KL(π ‖ π_ref)`, whereas the mean gradient of the values would
-    be 0 for k1, and that of :math:`KL(π_ref ‖ π)` for k3.
+    The **value** is the estimator. k1 and k3 are unbiased; k3 is not negative, and for
+    close policies has a lower variance. The **gradient** is that of k2,
+    :math:`l_t ∇ log π(a_t)`, for every kind, and so are further derivatives. Its mean
+    over tokens sampled from :math:`π` is the gradient of :math:`KL(π ‖ π_ref)`, whereas
+    the mean gradient of the values would be 0 for k1, and that of
+    :math:`KL(π_ref ‖ π)` for k3.
 
     The first policy is the one that sampled the tokens. The mean of
     `kl_loss(old_log_prob, log_prob)` estimates the KL of an update, to log;

@@ -194,8 +194,8 @@ def orpo_loss(
         sample_mask: False for pairs to ignore, shape `[...]`; or None.
 
     Returns:
-        Loss of each pair, shape `[...]`, 0 for ignored pairs. It is finite: the odds
-        are those of the largest probability below 1 if a log-probability rounds to 0.
+        Loss of each pair, shape `[...]`, 0 for ignored pairs. If a log-probability
+        rounds to 0, the odds are those of the largest probability below 1.
 
     Raises:
         ArgumentError: If a shape, dtype, scalar or NumPy value is wrong.

@@ -105,8 +105,8 @@ def discrete_cql_loss(
         action_mask: True for legal actions, plus the data's, shape `[A]`; or None.
 
     Returns:
-        Loss, at least 0, shape `[]`; infinite if :math:`q(a)` is minus infinity, NaN if
-        a traced action is outside [0, A).
+        Loss, at least 0, shape `[]`; infinite if :math:`q(a)` alone is minus
+        infinity, NaN if a traced action is outside [0, A).
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

@@ -40,10 +40,10 @@ def xql_value_loss(
         L = { e^z - z - 1                          if z ≤ c
             { e^c - c - 1 + (e^c - 1) (z - c)      otherwise,   z = (q - v) / β
 
-    The minimiser is the soft value :math:`β log E[exp(q/β)]` of the data's actions. It
-    tends to their maximum as :math:`β` tends to 0, and to their mean as it grows. Above
-    :math:`c`, or 40 if that is less, the loss is linear, so that outliers do not
-    overflow and have a gradient.
+    While all :math:`z ≤ c`, the minimiser is the soft value :math:`β log E[exp(q/β)]`
+    of the data's actions, which tends to their maximum as :math:`β` tends to 0, and to
+    their mean as it grows. Above :math:`c`, or 40 if that is less, the loss is linear,
+    so that outliers do not overflow and have a gradient, but count for less.
 
     Args:
         v: State values :math:`v(s)`, shape `[...]`.

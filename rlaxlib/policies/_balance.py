@@ -1,8 +1,8 @@
 """Generative flow networks (GFlowNets): trajectory and sub-trajectory balance.
 
 A GFlowNet samples objects in proportion to a reward. Its policy builds an object step
-by step, and a backward policy takes it apart again. Both losses are 0 for all
-trajectories if, and only if, it does so.
+by step, and a backward policy takes it apart again. If both losses are 0 for all
+trajectories, it does so, and the backward policy is its reverse.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def quantile_regression_loss(
                  { κ (|u| - ½ κ)   otherwise
 
     With :math:`κ = 0` the minimisers are the quantiles. With :math:`κ > 0`, 1 in
-    QR-DQN, they lie between quantiles and expectiles.
+    QR-DQN, they are M-quantiles, which tend to the expectiles as :math:`κ` grows.
 
     IQN (equation 3) divides :math:`ρ_κ` by :math:`κ`, so that the loss converges to
     that of :math:`κ = 0`: set `normalize_huber`. QR-DQN (equation 10) does not.

@@ -239,5 +239,5 @@ def _weights(
 
 def _mean(x: Array, weight: Array) -> Array:
     """Return the weighted mean, 0 without weights, and stop its gradient."""
-    mean = safe.divide(jnp.sum(weight * x), jnp.sum(weight))
+    mean = safe.divide(safe.dot(weight, x), jnp.sum(weight))
     return stop_gradient(mean)

@@ -32,18 +32,20 @@ def expectation(probs: Array, x: Array, axis: int = -1) -> Array:
 
 
 def dot(x: Array, y: Array, axis: int = -1) -> Array:
-    """Return `∑_i x_i y_i` over an axis, of arrays that broadcast.
+    """Return `∑_i x_i y_i` over an axis, of arrays that broadcast."""
+    return jnp.sum(unfused(x * y), axis)
+
+
+def unfused(products: Array) -> Array:
+    """Return products that XLA does not fuse with the sum over them.
 
     On a CPU, XLA of jaxlib 0.10.2 computes `-jnp.sum(x * y, -1)` wrongly if a large
     batch shares one factor; other versions from 0.7.0 to 0.12.0.1 are right.
     `tests/shared_product.py` is the smallest program. A `jnp.vecdot` is right
     too, but does not run over all shardings of a mesh of explicit axes.
     """
-    terms = x * y
-    info = jnp.finfo(terms.dtype)
-    # It changes no value, but keeps XLA from fusing the product with the sum.
-    terms = jax.lax.reduce_precision(terms, info.nexp, info.nmant)
-    return jnp.sum(terms, axis)
+    info = jnp.finfo(products.dtype)
+    return jax.lax.reduce_precision(products, info.nexp, info.nmant)
 
 
 def sqrt(x: Array) -> Array:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from rlaxlib import losses
-from rlaxlib._core import ratios
+from rlaxlib._core import ratios, safe
 from rlaxlib._core.gradients import stop_if
 from rlaxlib._core.signatures import checked
 from rlaxlib._core.types import Array, ArrayLike, Bool, Float
@@ -175,7 +175,8 @@ def clipped_surrogate_pg_loss(
     """
     adv_t = stop_if(use_stop_gradient, adv_t)
     low, high = 1 - epsilon, 1 + epsilon
-    return -jnp.mean(_clipped_objective(prob_ratios_t, adv_t, low, high))
+    objective = _clipped_objective(prob_ratios_t, adv_t, low, high)
+    return -jnp.mean(safe.unfused(objective))
 
 
 @checked

@@ -122,7 +122,7 @@ ROWS = {
     "epsilon, epsilon_high": lambda log_prob, old_log_prob, adv: f.clipped(
         log_prob, old_log_prob, adv, 0.2, 0.28
     ),
-    "beta, use_bias_correction_kl": lambda log_prob, old_log_prob, ref_log_prob: (
+    "beta, use_bias_correction_kl=True": lambda log_prob, old_log_prob, ref_log_prob: (
         jnp.exp(log_prob - old_log_prob) * f.k3(log_prob, ref_log_prob)
     ),
     "use_bias_correction_kl=False": (f.k3, "data_log_prob ref_log_prob"),

@@ -103,7 +103,7 @@ def batched_index(
     Args:
         values: Values to pick from, shape `[..., A]`.
         indices: Index :math:`k` of each entry, in [0, A), shape `[...]`. A traced index
-            outside gives NaN, or what `mode="fill"` does where `values` have none.
+            outside gives NaN; of integers, the value of `jnp.take(mode="fill")`.
         keepdims: Whether to keep the last axis, with size 1.
 
     Returns:

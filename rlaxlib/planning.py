@@ -134,8 +134,9 @@ def cem_update(
         using Probabilistic Dynamics Models*, 2018. https://arxiv.org/abs/1805.12114
     """
     elites = _best(returns, num_elites)
-    logits = jnp.where(returns[elites] > -jnp.inf, 0, -jnp.inf)
-    plan = _fit(state, actions[elites], logits.astype(returns.dtype))
+    succeeded = (returns[elites] > -jnp.inf).astype(returns.dtype)
+    weights = succeeded / jnp.maximum(jnp.sum(succeeded), 1)
+    plan = _fit(state, actions[elites], weights)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -206,7 +207,8 @@ def mppi_update(
     best = jnp.max(returns)
     # Relative to the best: a softmax takes large negative logits for illegal actions.
     gaps = returns - safe.floored(best)
-    plan = _fit(state, actions, gaps / temperature)
+    weights = distributions.softmax(temperature).probs(gaps)
+    plan = _fit(state, actions, weights)
     return _mix(state, plan, momentum, min_stddev, max_stddev)
 
 
@@ -255,18 +257,17 @@ def _best(returns: Array, number: int) -> Array:
     return jnp.argsort(-returns)[:number]
 
 
-def _fit(state: PlanState, actions: Array, logits: Array) -> PlanState:
+def _fit(state: PlanState, actions: Array, weights: Array) -> PlanState:
     """Return the weighted mean and standard deviation of sampled actions.
 
     Args:
         state: The plan that stays if all samples failed.
         actions: Sequences of actions, `[K, T, D]`.
-        logits: Logarithms of their weights, minus infinity if one failed, `[K]`.
+        weights: Their weights, 0 for those that failed, `[K]`.
 
     Returns:
         A plan.
     """
-    weights = distributions.softmax().probs(logits)
     # A failed sample may have actions of NaN, and `0 * NaN` would be NaN.
     actions = jnp.where((weights > 0)[:, None, None], actions, 0)
     # GPUs and TPUs multiply matrices in lower precision by default.
@@ -274,7 +275,7 @@ def _fit(state: PlanState, actions: Array, logits: Array) -> PlanState:
     mean = average(actions)
     variance = average(jnp.square(actions - mean[None]))
     plan = PlanState(mean, jnp.sqrt(variance))
-    is_any = jnp.max(logits) > -jnp.inf
+    is_any = jnp.max(weights) > 0
     return jax.tree.map(functools.partial(jnp.where, is_any), plan, state)
 
 

@@ -122,10 +122,9 @@ def ngu_rewards(embeddings, errors, memory, moments, sample_mask=None):
     https://arxiv.org/abs/2002.06038. Source: github.com/michaelnny/deep_rl_zoo@19e3844,
     deep_rl_zoo/curiosity.py, by others, the same rewards, but for the first 10 of an
     episode, which are 0 there, and means of distances, which are of every tenth step
-    and of all episodes.
-    It divides errors by their standard deviation and subtracts no mean: so does this,
-    with the deviation as both moments. Usual (paper, appendix; the code): 10
-    neighbours, a memory of 30,000 embeddings.
+    and of all episodes. It divides errors by their standard deviation and subtracts no
+    mean: so does this, with the deviation as both moments. Usual (paper, appendix; the
+    code): 10 neighbours, a memory of 30,000 embeddings.
     """
 
     def step(memory, inputs):

@@ -116,8 +116,8 @@ def reward_scale(
         `truncated_t` and `sample_mask` of `lambda_returns`. It returns the scale, of
         shape `[]`, and the next state. The end of a chunk that the next one continues
         is not a truncation. The scale has no gradient. While all sums are equal, it is
-        1, or what `max_return` asks for. With `jax.vmap` and `axis_name`, map the state
-        too.
+        1, or the largest sum divided by `max_return` if that is more. With `jax.vmap`
+        and `axis_name`, map the state too.
 
     Raises:
         ArgumentError: If a shape or dtype is wrong, or a concrete value out of range.

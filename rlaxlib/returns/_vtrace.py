@@ -322,7 +322,7 @@ def _vtrace(
     errors = backward(rho * delta, discount_t * lambda_ * c, 0.0, *masks)
     e_t = streams.at_next_valid(errors, *masks)
     # Without the reward, which is added last.
-    q = streams.bootstrap(discount_t, v_t) + carried(discount_t * lambda_, e_t)
+    q = carried(discount_t, v_t + lambda_ * e_t)
     estimates = stop_if(stop, (pg_rho * (r_t + (q - v_tm1)), r_t + q))
     errors = gradients.correction(errors, v_tm1, stop)
     return VTraceOutput(errors, *estimates)

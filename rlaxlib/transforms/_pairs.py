@@ -329,6 +329,7 @@ class TwohotPair(TxPair):
     def _outside(self, x: Array) -> Array:
         return _shared.beyond(x, self.min_value, self.max_value)
 
+    @checked(compiled=False)
     def bins(self) -> Array:
         """Return the bins, concrete if the bounds are."""
         return _shared.equal_bins(self.min_value, self.max_value, self.num_bins)

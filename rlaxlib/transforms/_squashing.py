@@ -128,7 +128,7 @@ def signed_logp1(x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
 
         f(x) = sign(x) log(|x| + 1)
 
-    It grows more slowly than any power. Its derivative at 0 is 1.
+    For large values it grows more slowly than any power. Its derivative at 0 is 1.
 
     Args:
         x: Values, shape `[...]`.

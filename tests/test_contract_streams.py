@@ -172,7 +172,7 @@ def test_nan_after_a_cut_does_not_reach_earlier_steps(row):
             np.testing.assert_allclose(actual, slope, 1e-6, 1e-7)
 
 
-@each_row("multistep", sample=True)
+@each_row("multistep")
 def test_nan_after_an_end_does_not_reach_earlier_steps(row):
     rows = stream_rows(row)
     steps = np.arange(contract.STEPS)

@@ -76,9 +76,11 @@ def test_can_be_mapped_and_differentiated_on_devices_that_share_a_batch(row):
     try:
         jax.eval_shape(there, batch)
     except ValueError as error:
-        if "Primitive polynomial requires varying" not in str(error):
-            raise
-        pytest.xfail("JAX 0.12.0 itself cannot differentiate erf in shard_map")
+        if "Primitive polynomial requires varying" in str(error):
+            pytest.xfail("JAX 0.12.0 itself cannot differentiate erf in shard_map")
+        if row.id == "generalized_jsd" and jax.__version_info__ < (0, 7, 1):
+            pytest.xfail("JAX 0.7.0 itself cannot differentiate logaddexp there")
+        raise
 
 
 @each_row("key", sample=True)

@@ -63,7 +63,7 @@ class Config:
 
 
 # Takes seconds, for tests.
-SMALL = Config(evaluations=2, iterations=30, memory_length=3, num_envs=8, capacity=512)
+SMALL = Config(evaluations=2, iterations=10, memory_length=3, num_envs=8, capacity=512)
 
 
 class Sequences(NamedTuple):

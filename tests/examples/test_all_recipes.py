@@ -89,7 +89,10 @@ OTHERS = {
         *explored.params("features"),
         apply=explored.features,
         batch=plain.STREAM,
-        state=jax.vmap(rlaxlib.reward_scale().init)(np.zeros(plain.B)),
+        state=jax.tree.map(
+            lambda x: np.full_like(x, 0.3),
+            jax.vmap(rlaxlib.reward_scale().init)(np.zeros(plain.B)),
+        ),
         discount=0.5,
     ),
     "ngu_rewards": call(
@@ -285,6 +288,7 @@ def changes(called):
 WITHOUT_EFFECT = {
     "clip_cov": {"key"},  # All tokens within bounds are chosen, in any order.
     "ngu_rewards": {"memory[1]"},
+    "rnd_rewards": {"state[7]"},  # The largest sum bounds no scale here.
     # Its shape is that of the noise.
     "fql_actor": {"batch.a_tm1"},
     "bcq_actor": {"batch.a_tm1"},

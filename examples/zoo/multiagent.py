@@ -539,7 +539,6 @@ ENTRIES = {
         corridors(both=True),
         coma(corridors(both=True)),
         states=1.8,
-        fails=zoo.ALL,
         num=48,
     ),
 }

@@ -272,7 +272,6 @@ ENTRIES = {
         "fqf fqf_fractions",
         agent(fqf, implicit_init, fqf_q, optimizer=FQF_OPTIMIZER),
         replay=32,
-        fails=("reward", "bootstrap", "gradient"),
     ),
     "mmd_dqn": entry(
         "mmd_dqn", agent(with_target(recipes.mmd_dqn, quantiles), **QUANTILE)

@@ -565,8 +565,10 @@ ENTRIES = {
     "gciql": gciql_entry(ALPHA)._replace(
         without={"the values": gciql_entry(100.0).run}
     ),
+    # Without the advantages, the median of five runs is at -5.1 for some seeds.
     "gcivl": gcivl_entry()._replace(
-        without={"the advantages": gcivl_entry(temperature=1e6).run}
+        states=-4.9,
+        without={"the advantages": gcivl_entry(temperature=1e6).run},
     ),
     "hiql": hiql_entry(hiql_policy)._replace(
         without={"the subgoals": hiql_entry(low_policy).run}

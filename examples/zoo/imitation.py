@@ -276,7 +276,6 @@ ENTRIES = {
         "gail gail_reward",
         adversarial(*GAIL),
         states=0.9,
-        fails=("reward", "bootstrap"),
         **{"the discriminator's rewards": adversarial(*GAIL, weight=0.0)},
     ),
     "airl": entry(

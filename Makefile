@@ -43,7 +43,7 @@ cover trust-cover:
 	$(FAST) $(TESTS) -m "not slow" --cov $(addprefix --ignore=,$(BESIDE)) $(END)
 
 # Reports of one commit: that of the last change of code.
-CODE := '*.py' '*.toml' Makefile
+CODE := '*.py' '*.toml' Makefile tests
 EVIDENCE = .venv/evidence/$(shell git log -1 --format=%h -- $(CODE))$(shell \
 	git diff --quiet HEAD -- $(CODE) || echo -changed)
 report = --junitxml=$(EVIDENCE)/$(1).xml \

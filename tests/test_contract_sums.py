@@ -1,8 +1,8 @@
 """Test sums of products in every public function, in a batch that shares a factor.
 
 XLA of some versions sums a product wrongly on a CPU if a large batch shares one factor,
-or both: see `shared_product.py`. Each argument is shared over the outer of
-two batch axes, then mapped over it alone.
+or both: see `shared_product.py`. Each argument is mapped alone over the outer of two
+batch axes, which shares the others.
 """
 
 import functools
@@ -85,11 +85,13 @@ def compare_shared_with_mapped(row, function):
 
 
 def sharings(row, names):
-    """Return the arguments to share: each one, and all except for it."""
-    alone = [
+    """Return the arguments to share: all except for one, for each of them.
+
+    Then a factor that does not depend on the one is shared, and the other is not.
+    """
+    return [
         tuple(other for other in names if other != name) for name in row.float_names
     ]
-    return sorted({(name,) for name in row.float_names} | set(alone))
 
 
 def take(each, indices):

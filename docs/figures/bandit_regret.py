@@ -124,7 +124,8 @@ def scored(
     """Return a policy that pulls the arm with the highest score."""
 
     def act(key: Array, state: Any, t: Array) -> tuple[Array, Array]:
-        return jnp.argmax(scores(key, state)), jnp.ones(())
+        # Of equal scores the first is pulled, however they are rounded.
+        return jnp.argmax(jnp.round(scores(key, state), 4)), jnp.ones(())
 
     state = rlaxlib.bandit_init(len(MEANS)) if state is None else state
     return Policy(state, act, lambda state, arm, r, p: update(state, arm, r))

@@ -86,21 +86,21 @@ RANDOM = define_prng_impl(
 )
 
 
-def updated(name, key, *factors, part=None):
-    """Return the state of a run, and the one after an update."""
-    entry = ENTRIES[name]
-    run = (entry.without[part] if part else entry.run)(key, Fault(*factors))
+def updated(name, part, key, *factors):
+    """Return the state of a run without a part, and the one after an update."""
+    run = ENTRIES[name].without[part](key, Fault(*factors))
     assert len(run.inputs) % POINTS == 0
     assert jax.eval_shape(run.score, run.state).shape == ()
     return run.state, run.update(run.state, run.inputs[0])
 
 
-PARTS = [(name, x) for name, each in ENTRIES.items() for x in [None, *each.without]]
+PARTS = [(name, part) for name, each in ENTRIES.items() for part in each.without]
 
 
-@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=60))
+# Whole entries reach their bar below; without a part, a run could fail by NaN.
+@pytest.mark.parametrize(("name", "part"), contract.share(PARTS, "zoo", parts=15))
 def test_one_update_returns_what_it_takes_and_is_finite(name, part):
-    program = jax.jit(functools.partial(updated, name, part=part))
+    program = jax.jit(functools.partial(updated, name, part))
     before, after = program(jax.random.key(0, impl=RANDOM), 1.0, 1.0)
     chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
     chex.assert_tree_all_finite(after)

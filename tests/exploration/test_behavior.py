@@ -169,5 +169,6 @@ def test_an_action_fits_the_integer_type_of_the_state_or_is_an_error():
 
     q = np.arange(200, dtype=np.float32)
     assert act(np.uint8, q) == 199
+    assert act(np.int8, q[:128]) == 127
     with pytest.raises(rlaxlib.ArgumentError, match=r"`state.a` is int8, must hold"):
-        act(np.int8, q)
+        act(np.int8, q[:129])

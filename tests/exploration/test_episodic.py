@@ -112,6 +112,21 @@ def test_reward_is_largest_without_neighbors():
     assert state.distance_count == 0
 
 
+def test_at_the_end_of_its_count_the_mean_distance_is_that_of_the_latest():
+    memory = sample(SIZE, COLUMNS)
+    state = rlaxlib.IntrinsicRewardState(memory, distance_sum=np.float32(500))
+    embeddings = sample(5, COLUMNS, seed=1)
+
+    def after(count):
+        counted = state._replace(distance_count=count)
+        return compute(embeddings, NEIGHBORS, 1.0, counted)[1]
+
+    whole, small = after(np.int32(125)), after(np.int8(125))
+    assert small.distance_count == 127 < whole.distance_count
+    left_out = 500 / 125 * (int(whole.distance_count) - 127)
+    close(small.distance_sum, whole.distance_sum - left_out, rtol=1e-6)
+
+
 def test_memory_is_a_ring_buffer():
     state = remember()
     for step in range(5):

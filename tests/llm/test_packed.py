@@ -116,53 +116,6 @@ def test_the_loss_of_packed_rows_is_that_of_their_answers(kind):
     close(packed, alone, rtol=1e-6)
 
 
-OPTIONS = [
-    {"baseline": baseline, "scale": scale}
-    for baseline in ("mean", "leave_one_out", "none")
-    for scale in ("stddev", "mean", "none")
-]
-
-
-@jax.jit
-def of_all_options(rewards, **groups):
-    return [rlaxlib.group_advantages(rewards, **each, **groups) for each in OPTIONS]
-
-
-def test_groups_by_ids_are_groups_of_any_size_in_any_order():
-    ids = np.array([3, 0, 3, 7, 0, 3, 5, 0])
-    rewards = RNG.uniform(size=8).astype(np.float32)
-    mask = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
-    found = of_all_options(rewards, sample_mask=mask, group_ids=ids)
-    expected = np.zeros((len(OPTIONS), 8))
-    for each in np.unique(ids[mask]):
-        expected[:, ids == each] = of_all_options(rewards[ids == each])
-    for options, one, other in zip(OPTIONS, found, expected, strict=True):
-        close(one, other, rtol=1e-5, atol=1e-6, err_msg=str(options))
-
-
-def test_devices_may_share_groups_by_ids_and_an_id_out_of_range_gives_nan():
-    ids = np.array([6, 0, 6, 7, 0, 6, 5, 8])  # Four answers on each of two devices.
-    rewards = RNG.uniform(size=8).astype(np.float32)
-
-    @functools.partial(jax.vmap, axis_name="i")
-    def shared(rewards, ids):
-        return rlaxlib.group_advantages(rewards, group_ids=ids, axis_name="i")
-
-    found = shared(rewards.reshape(2, 4), jnp.asarray(ids).reshape(2, 4)).ravel()
-    expected = jax.jit(rlaxlib.group_advantages)(rewards, group_ids=ids)
-    close(found, expected, rtol=1e-5, atol=1e-6)
-    assert np.flatnonzero(np.isnan(expected)).tolist() == [7]
-
-
-def test_groups_by_ids_take_memory_in_proportion_to_the_answers():
-    def loss(rewards, ids):
-        return jnp.sum(jnp.square(rlaxlib.group_advantages(rewards, group_ids=ids)))
-
-    shapes = (jax.ShapeDtypeStruct((8192,), x) for x in (jnp.float32, jnp.int32))
-    memory = jax.jit(jax.grad(loss)).lower(*shapes).compile().memory_analysis()
-    assert memory.temp_size_in_bytes < 2**20
-
-
 @pytest.mark.skipif(
     jax.__version_info__ < (0, 10, 2), reason="explicit meshes need jax 0.10.2"
 )

@@ -143,9 +143,9 @@ def commands(mutant: Mutant) -> list[list[str]]:
     mirror = next(path for path in mirrors if path.exists()).relative_to(ROOT)
     files = sorted((ROOT / "tests").glob("test_contract*.py"))
     values, *others = [str(file.relative_to(ROOT)) for file in files]
-    names = [mutant.function]
-    if mutant.function.startswith("_"):  # It is tested through those that call it.
-        names = public(mutant.file)
+    names = public(mutant.file)
+    if mutant.function in names:  # Others are tested through those that call them.
+        names = [mutant.function]
     if not names or "_core" in folders:  # The contract of a whole topic takes minutes.
         return [[str(mirror)], [values], others]
     only = ["-k", " or ".join(names)]

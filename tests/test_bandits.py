@@ -578,3 +578,13 @@ def test_a_count_of_pulls_does_not_overflow(dtype):
     state = rlaxlib.gradient_bandit_update(state, 0, 1.0, 0.1)
     np.testing.assert_allclose(state.baseline, 1 / (int(pulls) + 1), rtol=1e-6)
     assert state.num_pulls >= pulls
+
+
+def test_arms_without_pulls_add_nothing_to_the_gradient_by_the_bonus():
+    counts, means = np.float32([0, 1, 3]), np.float32([0, 0.5, 0.25])
+
+    def pulled(bonus_scale):
+        return jnp.sum(rlaxlib.ucb_scores(counts, means, bonus_scale)[1:])
+
+    expected = np.sqrt(np.log(4)) * (1 + 1 / np.sqrt(3))
+    np.testing.assert_allclose(jax.grad(pulled)(1.0), expected, 1e-6)

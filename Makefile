@@ -53,7 +53,7 @@ RECORD = ; status=$$?; $(BIN)/python tests/evidence.py write $(EVIDENCE); exit $
 
 # Tests compile as users do, but for those of transformations and of trainings.
 PARTS := $(addprefix trust-,cover rows matrix trainings mutants)
-.PHONY: $(PARTS)
+.PHONY: $(PARTS) trust-seeds
 trust: .venv/with-test,reference  ## Run every test on every row, and mutants, for hours.
 	RLAXLIB_TRUST=1 $(MAKE) --keep-going $(PARTS)
 trust-cover: FAST =
@@ -65,6 +65,9 @@ trust-matrix:
 	$(FAST) $(TESTS) $(MATRIX) $(call report,matrix) $(RECORD)
 trust-trainings:
 	$(TRAINING) $(TESTS) -m "not slow" tests/examples $(call report,trainings) $(RECORD)
+trust-seeds: .venv/with-test,reference  # Neither those of the page nor of `trust`.
+	RLAXLIB_TRUST=1 RLAXLIB_SEED=2 $(TRAINING) $(TESTS) tests/examples/test_zoo.py \
+		-k five_seeds $(call report,seeds) $(RECORD)
 trust-mutants:
 	$(BIN)/python tests/mutants.py --output $(EVIDENCE)/mutants.md $(RECORD)
 

@@ -21,6 +21,7 @@ PARTS = {
     "rows": "the contract on all rows; docstrings, benchmarks, exact values",
     "matrix": "all rows under all transformations",
     "trainings": "recipes, examples and the zoo, with faults",
+    "seeds": "the zoo with faults, at five further seeds",
     "compat-oldest": "the contract, oldest versions",
     "compat-newest": "the contract, newest versions",
     "examples": "examples, trained in full",

@@ -556,6 +556,9 @@ def test_first_reward_of_a_gradient_bandit_is_its_baseline():
     state = jax.jit(rlaxlib.gradient_bandit_update)(state, 1, 5.0, 0.5)
     np.testing.assert_array_equal(state.preferences, 0)
     assert (state.baseline, state.num_pulls) == (5.0, 1)
+    state = rlaxlib.gradient_bandit_update(state, 1, 6.0, 0.5)
+    np.testing.assert_allclose(state.preferences, np.array([-1, 2, -1]) / 6, 1e-6)
+    assert (state.baseline, state.num_pulls) == (5.5, 2)
 
 
 def test_gradient_bandit_finds_the_best_arm():

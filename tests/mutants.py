@@ -3,10 +3,9 @@
     python tests/mutants.py --count 40 --seed 1
 
 A mutant is the library with one change: an operator, a constant, two swapped arguments,
-a dropped `stop_gradient` or `where`. It is killed if a test fails in the file that
-mirrors the changed one, or in the contract of the changed function. The script lists
-the mutants that live, and fails if fewer than 90 % are killed: one in twenty computes
-the same result, and lives. `--output` writes the list to a file.
+a dropped `stop_gradient` or `where`. It is killed if a test of its topic fails. The
+script lists the mutants that live, and fails if fewer than 90 % are killed: one in
+twenty computes the same result, and lives. `--output` writes the list to a file.
 """
 
 import argparse
@@ -131,8 +130,8 @@ def changed(node: ast.expr, **fields: object) -> ast.expr:
 def commands(mutant: Mutant) -> list[list[str]]:
     """Return the arguments of pytest, for one run after the other until a test fails.
 
-    These are values and gradients of the function, the file that mirrors its own, and
-    the rest of its contract; first whatever is fast.
+    These are values and gradients of the function, the file that mirrors its own, the
+    rest of its contract, and the tests beside that file; first whatever is fast.
     """
     *folders, name = mutant.file.relative_to(LIBRARY).with_suffix("").parts
     folder = ROOT.joinpath("tests", *(each.lstrip("_") for each in folders))
@@ -149,7 +148,8 @@ def commands(mutant: Mutant) -> list[list[str]]:
     if not names or "_core" in folders:  # The contract of a whole topic takes minutes.
         return [[str(mirror)], [values], others]
     only = ["-k", " or ".join(names)]
-    return [[values, *only], [str(mirror)], [*others, *only]]
+    beside = [[str(folder.relative_to(ROOT))]] if folders and folder.exists() else []
+    return [[values, *only], [str(mirror)], [*others, *only], *beside]
 
 
 def public(file: pathlib.Path) -> list[str]:

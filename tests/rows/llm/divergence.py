@@ -57,7 +57,7 @@ def make_tokens(*names):
         drawn = {
             "log_prob": np.log(new),
             "old_log_prob": np.log(old),
-            "adv": rng.choice([-1.0, 1.0], STEPS),
+            "adv": rng.choice([-1.0, 1.0], STEPS) * rng.uniform(0.2, 0.9, STEPS),
             "epsilon": np.asarray(rng.uniform(0.05, 0.15)),
             "epsilon_high": np.asarray(rng.uniform(0.05, 0.15)),
             "sample_mask": rng.permutation([True] * 4 + [False] * 2),
@@ -73,7 +73,7 @@ def make_sequence(*names, sign=1.0):
         drawn = {
             "log_prob": old + rng.uniform(-0.2, 0.2, STEPS),
             "old_log_prob": old,
-            "adv": np.asarray(sign * rng.uniform(0.5, 2.0)),
+            "adv": np.asarray(sign * rng.uniform(0.2, 0.9)),
             "k_positive": np.asarray(rng.uniform(1.0, 2.0)),
             "lambda_positive": np.asarray(rng.uniform(1.0, 2.0)),
             "k_negative": np.asarray(rng.uniform(1.0, 2.0)),

@@ -134,7 +134,7 @@ def make_tokens(*names):
 def make_sequence(*names, sign=1.0):
     def make(rng):
         drawn = make_tokens("log_prob", "old_log_prob", *names)(rng)
-        return drawn | {"adv": np.asarray(sign * rng.uniform(0.5, 2.0))}
+        return drawn | {"adv": np.asarray(sign * rng.uniform(0.2, 0.9))}
 
     return make
 

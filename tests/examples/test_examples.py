@@ -1,7 +1,6 @@
 """Run each example alone in an empty folder, and test what all examples promise."""
 
 import ast
-import contextlib
 import dataclasses
 import re
 import runpy
@@ -152,8 +151,7 @@ def test_last_return_is_what_the_docstring_promises(copied):
     example, name = load(copied), copied.stem
     if name == "bandits":
         pytest.skip("It has regrets, which its own test compares with the theory.")
-    with contextlib.redirect_stderr(None):
-        *_, last = example.train(example.Config())
+    *_, last = example.train(example.Config())
     assert last[1] >= promise(name)
 
 

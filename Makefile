@@ -85,7 +85,7 @@ compat-oldest compat-newest:
 		$(call report,$@) $(RECORD)
 
 examples: .venv/with-test  ## Train the agents of all examples, and test their returns.
-	$(BIN)/python -m pytest -m slow tests/examples $(call report,examples) $(RECORD)
+	$(TESTS) -m slow tests/examples $(call report,examples) $(RECORD)
 
 zoo: .venv/with-examples  ## Train each recipe on a small task; within an hour.
 	$(TRAINING) PYTHONPATH=examples $(BIN)/python -m zoo

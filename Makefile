@@ -65,7 +65,7 @@ trust-matrix:
 	$(FAST) $(TESTS) $(MATRIX) $(call report,matrix) $(RECORD)
 trust-trainings:
 	$(TRAINING) $(TESTS) -m "not slow" tests/examples $(call report,trainings) $(RECORD)
-trust-seeds: .venv/with-test,reference  # Neither those of the page nor of `trust`.
+trust-seeds: .venv/with-test,reference  # Those of the zoo's page are drawn by 0, of `trust` by 1.
 	RLAXLIB_TRUST=1 RLAXLIB_SEED=2 $(TRAINING) $(TESTS) tests/examples/test_zoo.py \
 		-k five_seeds $(call report,seeds) $(RECORD)
 trust-mutants:

@@ -148,7 +148,7 @@ def commands(mutant: Mutant) -> list[list[str]]:
     if not names or "_core" in folders:  # The contract of a whole topic takes minutes.
         return [[str(mirror)], [values], others]
     only = ["-k", " or ".join(names)]
-    beside = [[str(folder.relative_to(ROOT))]] if folders and folder.exists() else []
+    beside = [[str(mirror.parent)]] if mirror.parent.name != "tests" else []
     return [[values, *only], [str(mirror)], [*others, *only], *beside]
 
 

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from multiprocessing.pool import ThreadPool
 
@@ -208,14 +209,15 @@ def main() -> None:
     every = [mutant for file in files for mutant in mutants(file)]
     sample = random.Random(options.seed).sample(every, options.count)
     assert not killed(sample[0], mutated=False), "A test fails without a mutation."
-    lived = []
+    lived, start = [], time.perf_counter()
     with ThreadPool() as pool:  # Each run is a process of its own.
         for mutant, died in zip(sample, pool.imap(killed, sample), strict=True):
             lived += [] if died else [mutant]
             print("killed" if died else "lived ", mutant, flush=True)
     share = 1 - len(lived) / len(sample)
     result = f"{len(sample) - len(lived)} of {len(sample)} mutants are killed"
-    lines = [f"With seed {options.seed}, {result}."]
+    seconds = time.perf_counter() - start
+    lines = [f"With seed {options.seed}, {result}, in {seconds:.0f} seconds."]
     if lived:
         lines = [f"{lines[0]} These live:", "", *(f"- `{each}`" for each in lived)]
     print(lines[0])

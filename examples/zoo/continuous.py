@@ -105,8 +105,10 @@ def agent(loss, act, best, rate=RATE, period=1, optimizer=OPTIMIZER, **sizes):
     )
 
 
-def entry(functions, agent, task=TASK, states=-1.0, fails=FAILS, **options):
-    """Return an entry on the plane."""
+def entry(
+    functions, agent, task=TASK, states=-1.0, fails=FAILS, without=None, **options
+):
+    """Return an entry on the plane; `without` has agents that lack a part."""
     options = {"updates": UPDATES, "steps": 1, "replay": 64} | options
     return Entry(
         recipe=f"continuous.{functions}",
@@ -116,6 +118,7 @@ def entry(functions, agent, task=TASK, states=-1.0, fails=FAILS, **options):
         best=task.best,
         states=states,
         fails=fails,
+        without={x: online(task, y, **options) for x, y in (without or {}).items()},
     )
 
 
@@ -237,12 +240,12 @@ def q_axes(params, s, x):
     return forward(jax.tree.map(lambda w: w[0], params), jnp.concatenate([s, x], -1))
 
 
-def p_dqn(params, target, batch, key):
+def p_dqn(params, target, batch, key, has_actor=True):
     apply = recipes.ActorCritic(forward, q_axes)
     a, x = batch.a_tm1[:, 0].astype(int), batch.a_tm1[:, 1:]
     batch = Hybrid(batch.s_tm1, a, x, batch.r_t, batch.discount_t, batch.s_t)
     critic = recipes.p_dqn_critic(params, target, apply, batch)
-    return critic + recipes.p_dqn_actor(params, apply, batch)
+    return critic + has_actor * recipes.p_dqn_actor(params, apply, batch)
 
 
 def hybrid(params, s, epsilon, key):
@@ -256,8 +259,8 @@ def hybrid(params, s, epsilon, key):
     return jnp.where(jax.random.uniform(explore_key) < epsilon, random, best)
 
 
-def p_dqn_agent():
-    both = agent(p_dqn, None, None, outputs=D)
+def p_dqn_agent(**settings):
+    both = agent(partial(p_dqn, **settings), None, None, outputs=D)
     return both._replace(
         act=lambda state, key, s: hybrid(state.params, s, 0.3, key),
         best=lambda state, key, s: hybrid(state.params, s, 0.0, key),
@@ -290,7 +293,7 @@ def batch_normed(params, s, a, others=None):
     return jax.vmap(one, (0, None, None), -2)(params, x, y)
 
 
-def of_both(params, batch, key):
+def of_both(params, batch, key, outputs=batch_normed):
     """Return critics that normalise by current and next observations.
 
     In CrossQ's actor, these statistics stand for running ones.
@@ -299,16 +302,20 @@ def of_both(params, batch, key):
     a_t, _ = recipes.sample_tanh_normal(key, *normal(actor, batch.s_t))
     pairs = (batch.s_tm1, batch.s_t), (batch.a_tm1, a_t)
     both = [jnp.concatenate(x) for x in pairs]
-    return lambda *args: batch_normed(*args, both)
+    return lambda *args: outputs(*args, both)
 
 
-def crossq(params, target, batch, key):
+def not_normed(params, s, a, others=None):
+    return critics(params, s, a)
+
+
+def crossq(params, target, batch, key, outputs=batch_normed):
     """Return CrossQ's losses, without target networks."""
     keys = jax.random.split(key, 3)
     temperature = jax.lax.stop_gradient(jnp.exp(params.duals))
     fixed = jax.lax.stop_gradient(params)
-    apply = recipes.ActorCritic(normal, lambda *args: batch_normed(*args)[..., 0])
-    statistics = of_both(params, batch, keys[0])
+    apply = recipes.ActorCritic(normal, lambda *args: outputs(*args)[..., 0])
+    statistics = of_both(params, batch, keys[0], outputs)
     still = apply._replace(critic=lambda *args: statistics(*args)[..., 0])
     return (
         recipes.crossq_critic(params, apply, batch, keys[0], temperature)
@@ -537,12 +544,16 @@ def successor(loss, **sizes):
     return agent(loss, tanh_normal, mode, **sizes)
 
 
+CROSSQ = partial(successor, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
 two_faults = partial(entry, fails=FAILS[:2])
 DROQ = two_faults("redq_critic, redq_actor", successor(droq))
 
 ENTRIES = {
     "ddpg": entry("ddpg_critic, ddpg_actor", agent(ddpg, noisy, action)),
-    "p_dqn": entry("p_dqn_critic, p_dqn_actor", p_dqn_agent(), axes(), states=-1.3),
+    "p_dqn": entry(
+        *("p_dqn_critic, p_dqn_actor", p_dqn_agent(), axes(), -1.3),
+        without={"the learned parameters": p_dqn_agent(has_actor=False)},
+    ),
     "td3": entry("td3_critic, td3_actor", agent(td3, noisy, action, critics=2)),
     "d4pg": entry(
         "d4pg_critic, d4pg_actor",
@@ -569,7 +580,8 @@ ENTRIES = {
     ),
     "mpo": two_faults("mpo", mpo_agent()),
     "crossq": entry(
-        "crossq_critic", successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
+        *("crossq_critic", CROSSQ(crossq)),
+        without={"the normalisation": CROSSQ(partial(crossq, outputs=not_normed))},
     ),
     # Without dropout and layer normalisation it is SAC, which learns this task, too.
     "droq": DROQ,

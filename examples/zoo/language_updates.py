@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 from recipes import language_updates as recipes
+from recipes.language import log_probs
 
+import rlaxlib
 from zoo import tokens
 from zoo.tokens import V, answers, closeness, entry, logits, tuned
 
@@ -83,6 +85,20 @@ def of_reference(key, state, fault):
     return answers()(key, state._replace(params=state.target), fault)
 
 
+def dft_entry(recipe=recipes.dft):
+    def loss(params, batch):
+        return recipe(params, logits, batch)
+
+    options = {"start": tuned, "fails": BOTH}
+    return entry("language_updates.dft", loss, demonstrations, **options)
+
+
+def supervised(params, apply, batch):
+    """Return the loss of DFT without the weights of tokens."""
+    log_prob, mask = log_probs(params, apply, batch), batch.sample_mask
+    return rlaxlib.aggregate_losses(-log_prob, "token_mean", sample_mask=mask)
+
+
 def mirror_descent(log_ref):
     """Return the optimum of DRO, a step of mirror descent from the reference."""
     r = tokens.REWARDS
@@ -101,7 +117,7 @@ ENTRIES = {
     "max_rl": learner("max_rl", judged(0.0)),
     "vespo": learner("vespo", repeats=3, fails=BOTH),  # Stale experience.
     "otb": learner("otb", fails=BOTH),
-    "dft": learner("dft", demonstrations, start=tuned, fails=BOTH),
+    "dft": dft_entry()._replace(without={"the weights": dft_entry(supervised).run}),
     "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
     "dro": dro(TEMPERATURE)._replace(without={"the squared log-ratio": dro(0.0).run}),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),

@@ -1,5 +1,6 @@
 """The zoo's MR.Q: TD3 on a learned representation, on a point in the plane."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -87,7 +88,7 @@ def policy(params, s):
     return jnp.tanh(APPLY.actor(params.actor, z))
 
 
-def update(learner, key, batch):
+def update(learner, key, batch, has_model=True):
     state = learner.state
     copied = state.count % PERIOD == 0
     scale = jnp.mean(jnp.abs(batch.r_t))
@@ -97,7 +98,7 @@ def update(learner, key, batch):
 
     def loss(params):
         inputs = params, state.target, APPLY
-        encoder = recipes.mrq_encoder(*inputs, batch, PAIR)
+        encoder = recipes.mrq_encoder(*inputs, batch, PAIR) if has_model else 0.0
         critic, _ = recipes.mrq_critic(*inputs, steps, key, scale, target_scale)
         return encoder + critic + recipes.mrq_actor(params, APPLY, steps)
 
@@ -116,12 +117,15 @@ AGENT = Agent(
     best=lambda learner, key, s: policy(learner.state.params, s),
     update=update,
 )
+NO_MODEL = AGENT._replace(update=partial(update, has_model=False))
+train = partial(online, updates=UPDATES, steps=1, replay=64, window=STEPS)
 ENTRY = Entry(
     recipe="planning.mrq_encoder, mrq_critic, mrq_actor",
-    run=online(TASK, AGENT, UPDATES, steps=1, replay=64, window=STEPS),
+    run=train(TASK, AGENT),
     about=TASK.about,
     random=TASK.random,
     best=TASK.best,
     states=-1.8,  # The worst of fifteen runs has -1.6.
     fails=("reward", "bootstrap", "gradient"),
+    without={"the model": train(TASK, NO_MODEL)},
 )

@@ -15,7 +15,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from recipes import offline as recipes
-from recipes.continuous import ActorCritic, sac_actor, sac_temperature, td3_critic
+from recipes.continuous import (
+    ActorCritic,
+    sac_actor,
+    sac_temperature,
+    td3_actor,
+    td3_critic,
+)
 
 import rlaxlib
 from zoo import continuous
@@ -115,16 +121,18 @@ def entry(functions, loss, best=mode, states=-1.5, data=transitions, size=128, *
 # --- Values of the data's actions only. ---
 
 
-def iql(params, target, apply, batch, key):
+def iql(params, target, apply, batch, key, temperature=0.03):
     value = recipes.iql_value(params, target, apply, batch, expectile=0.9)
     critic = recipes.iql_critic(params, apply, batch)
-    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.03)
+    actor = recipes.iql_actor(params, target, apply, batch, temperature)
+    return value + critic + actor
 
 
-def xql(params, target, apply, batch, key):
+def xql(params, target, apply, batch, key, temperature=0.1):
     value = recipes.xql_value(params, target, apply, batch, temperature=1.0)
     critic = recipes.iql_critic(params, apply, batch)
-    return value + critic + recipes.iql_actor(params, target, apply, batch, 0.1)
+    actor = recipes.iql_actor(params, target, apply, batch, temperature)
+    return value + critic + actor
 
 
 def sql(params, target, apply, batch, key, actor=recipes.sql_actor):
@@ -140,16 +148,16 @@ def awr(params, target, apply, batch, key, temperature=0.3):
     return recipes.awr(params, apply, batch, lambda_=0.5, temperature=temperature)
 
 
-def awac(params, target, apply, batch, key):
+def awac(params, target, apply, batch, key, temperature=0.03):
     critic_key, key = jax.random.split(key)
     critic = recipes.awac_critic(params, target, apply, batch, critic_key)
-    return critic + recipes.awac_actor(params, apply, batch, key, 0.03)
+    return critic + recipes.awac_actor(params, apply, batch, key, temperature)
 
 
-def crr(params, target, apply, batch, key):
+def crr(params, target, apply, batch, key, temperature=0.03):
     critic_key, key = jax.random.split(key)
     critic = recipes.awac_critic(params, target, apply, batch, critic_key)
-    return critic + recipes.crr_actor(params, apply, batch, key, beta=0.03)
+    return critic + recipes.crr_actor(params, apply, batch, key, beta=temperature)
 
 
 # --- Pessimism. ---
@@ -201,6 +209,11 @@ DUALS = (jnp.log(0.1), jnp.log(0.3))  # Logarithms of temperature and of CQL's w
 
 
 # --- Close to the data's actions. ---
+
+
+def td3(params, target, apply, batch, key):
+    critic = td3_critic(params, target, apply, batch, key)
+    return critic + td3_actor(params, apply, batch)
 
 
 def td3_bc(params, target, apply, batch, key):
@@ -425,29 +438,35 @@ def transformer(scale=1.0):
 EVEN = 1e6  # A temperature at which all weights are 1.
 sql_clone = partial(sql, actor=partial(recipes.iql_actor, temperature=EVEN))
 
+
+def weighted(functions, loss, **options):
+    """Return an entry whose policy is a clone if it lacks the advantages."""
+    without = {"the advantages": partial(loss, temperature=EVEN)}
+    return entry(functions, loss, without=without, **options)
+
+
 ENTRIES = {
-    "iql": entry("iql_value, iql_critic, iql_actor", iql, value=True),
-    "xql": entry("xql_value", xql, value=True),
+    "iql": weighted("iql_value, iql_critic, iql_actor", iql, value=True),
+    "xql": weighted("xql_value", xql, value=True),
     "sql": entry(
         "sql_value, sql_actor",
         sql,
         **{"value": True, "fails": FAILS, "without": {"the advantages": sql_clone}},
     ),
-    "awr": entry(
-        *("awr", awr),
-        **{"data": streams, "size": 16, "value": True, "fails": FAILS},
-        without={"the advantages": partial(awr, temperature=EVEN)},
-    ),
-    "awac": entry("awac_critic, awac_actor", awac),
-    "crr": entry("crr_actor", crr),
+    "awr": weighted("awr", awr, data=streams, size=16, value=True, fails=FAILS),
+    "awac": weighted("awac_critic, awac_actor", awac),
+    "crr": weighted("crr_actor", crr),
     "cql": entry("cql_critic", cql, size=64, duals=DUALS),
     "cql_lagrange": entry(
         "cql_critic, cql_temperature", cql_lagrange, size=64, duals=DUALS
     ),
     "cal_ql": entry("cal_ql_critic", cal_ql, size=64, duals=DUALS),
     "edac": entry("edac_critic", edac, critics=5, size=64, duals=DUALS, fails=FAILS),
-    "td3_bc": entry("td3_bc_actor", td3_bc, action),
-    "rebrac": entry("rebrac_critic, rebrac_actor", rebrac, action),
+    "td3_bc": entry("td3_bc_actor", td3_bc, action, -1.1, without={"the cloning": td3}),
+    "rebrac": entry(
+        *("rebrac_critic, rebrac_actor", rebrac, action, -1.0),
+        without={"the distance from the data": td3},
+    ),
     # Actions stay near those of the data: the worst of five seeds has -1.4 with BCQ,
     # whose bar is -2, and -2.1 with BEAR.
     "bcq": bcq_entry()._replace(

@@ -462,7 +462,7 @@ ENTRIES = {
     "pets_action": planner(
         "pets_action", partial(state_model, members=2), cem, horizon=6
     ),
-    # For speed it has small batches and a coarse grid: its worst seed has -0.98.
+    # For speed it has small batches and a coarse grid.
     "tdmpc2_model": planner(
         *("tdmpc2_model, tdmpc2_actor", tdmpc2, mppi),
         **{"horizon": 2, "steps": 2, "size": 64, "states": -1.5},

@@ -116,7 +116,7 @@ def token_log_probs(
     gaps = (x - largest[..., None]) / temperature[..., None]
     log_total = jnp.log(jnp.sum(jnp.exp(gaps), axis=-1))
     log_prob = indexing.pick(gaps, tokens) - log_total
-    picked = indexing.pick(stop_gradient(logits), tokens)
+    picked = indexing.pick(logits, tokens)
     log_prob = _of_legal(log_prob, picked, largest)
     if not with_entropy:
         return TokenLogProbs(log_prob, None)

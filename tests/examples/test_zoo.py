@@ -135,6 +135,16 @@ def test_five_seeds_reach_the_bar_and_the_median_with_a_fault_does_not(name):
         assert not np.median(reached) >= entry.states, fault
 
 
+def test_pages_count_the_entries_that_name_no_part():
+    count = sum(not entry.without for entry in ENTRIES.values())
+    zoo, trust = (
+        (results.CURVES.parent / page).read_text("utf-8")
+        for page in ("zoo.md", "trust.md")
+    )
+    assert f"{count} entries name no part" in zoo
+    assert f"what {count} of {len(ENTRIES)} algorithms add" in trust
+
+
 def test_results_are_those_of_the_entries_and_have_curves():
     known = json.loads(results.RESULTS.read_text("utf-8"))
     assert list(known) == list(ENTRIES)

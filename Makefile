@@ -24,8 +24,8 @@ demo: .venv/with-examples  ## Train an agent on bsuite's Catch.
 	$(BIN)/python examples/online_q_learning.py
 
 # Programs that take long to compile are kept for the next run.
-test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.venv/programs
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
+test trust-trainings trust-seeds: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.venv/programs
+test trust-trainings trust-seeds: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 ifdef TOPIC
 test: .venv/with-test,reference
 	RLAXLIB_TOPIC=$(TOPIC) $(FAST) $(TESTS) -m "not slow and not trust" $(CONTRACT) \

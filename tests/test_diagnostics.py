@@ -113,8 +113,9 @@ def test_importance_statistics_are_unbiased():
     close(np.sum(mu * each.kl), np.sum(mu * np.log(mu / pi)))
 
 
-def test_importance_statistics_of_equal_policies():
-    statistics = importance_statistics(np.zeros(4, np.float32))
+@pytest.mark.parametrize("size", [1, 4])
+def test_importance_statistics_of_equal_policies(size):
+    statistics = importance_statistics(np.zeros(size, np.float32))
     np.testing.assert_array_equal(statistics, [1, 0, 0, 0, 0, 0, 0, 1])
 
 

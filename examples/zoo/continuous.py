@@ -293,7 +293,7 @@ def batch_normed(params, s, a, others=None):
     return jax.vmap(one, (0, None, None), -2)(params, x, y)
 
 
-def of_both(params, batch, key, outputs=batch_normed):
+def of_both(params, batch, key):
     """Return critics that normalise by current and next observations.
 
     In CrossQ's actor, these statistics stand for running ones.
@@ -302,20 +302,16 @@ def of_both(params, batch, key, outputs=batch_normed):
     a_t, _ = recipes.sample_tanh_normal(key, *normal(actor, batch.s_t))
     pairs = (batch.s_tm1, batch.s_t), (batch.a_tm1, a_t)
     both = [jnp.concatenate(x) for x in pairs]
-    return lambda *args: outputs(*args, both)
+    return lambda *args: batch_normed(*args, both)
 
 
-def not_normed(params, s, a, others=None):
-    return critics(params, s, a)
-
-
-def crossq(params, target, batch, key, outputs=batch_normed):
+def crossq(params, target, batch, key):
     """Return CrossQ's losses, without target networks."""
     keys = jax.random.split(key, 3)
     temperature = jax.lax.stop_gradient(jnp.exp(params.duals))
     fixed = jax.lax.stop_gradient(params)
-    apply = recipes.ActorCritic(normal, lambda *args: outputs(*args)[..., 0])
-    statistics = of_both(params, batch, keys[0], outputs)
+    apply = recipes.ActorCritic(normal, lambda *args: batch_normed(*args)[..., 0])
+    statistics = of_both(params, batch, keys[0])
     still = apply._replace(critic=lambda *args: statistics(*args)[..., 0])
     return (
         recipes.crossq_critic(params, apply, batch, keys[0], temperature)
@@ -544,7 +540,6 @@ def successor(loss, **sizes):
     return agent(loss, tanh_normal, mode, **sizes)
 
 
-CROSSQ = partial(successor, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
 two_faults = partial(entry, fails=FAILS[:2])
 DROQ = two_faults("redq_critic, redq_actor", successor(droq))
 
@@ -580,8 +575,7 @@ ENTRIES = {
     ),
     "mpo": two_faults("mpo", mpo_agent()),
     "crossq": entry(
-        *("crossq_critic", CROSSQ(crossq)),
-        without={"the normalisation": CROSSQ(partial(crossq, outputs=not_normed))},
+        "crossq_critic", successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
     ),
     # Without dropout and layer normalisation it is SAC, which learns this task, too.
     "droq": DROQ,

@@ -1,5 +1,7 @@
 """The zoo's further losses of language models, on the token task."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from recipes import language_updates as recipes
@@ -13,12 +15,12 @@ TEMPERATURE = 0.1  # Of DRO.
 BOTH = "reward", "gradient"
 
 
-def learner(name, data=None, settings=None, **options):
+def learner(name, data=None, settings=None, recipe=None, **options):
     """Return the entry of a recipe, on answers of the policy unless `data` is given."""
-    settings = settings or {}
+    recipe, settings = recipe or getattr(recipes, name), settings or {}
 
     def loss(params, batch):
-        return getattr(recipes, name)(params, logits, batch, **settings)
+        return recipe(params, logits, batch, **settings)
 
     return entry(f"language_updates.{name}", loss, data or answers(), **options)
 
@@ -85,12 +87,7 @@ def of_reference(key, state, fault):
     return answers()(key, state._replace(params=state.target), fault)
 
 
-def dft_entry(recipe=recipes.dft):
-    def loss(params, batch):
-        return recipe(params, logits, batch)
-
-    options = {"start": tuned, "fails": BOTH}
-    return entry("language_updates.dft", loss, demonstrations, **options)
+dft = functools.partial(learner, "dft", demonstrations, start=tuned, fails=BOTH)
 
 
 def supervised(params, apply, batch):
@@ -117,7 +114,7 @@ ENTRIES = {
     "max_rl": learner("max_rl", judged(0.0)),
     "vespo": learner("vespo", repeats=3, fails=BOTH),  # Stale experience.
     "otb": learner("otb", fails=BOTH),
-    "dft": dft_entry()._replace(without={"the weights": dft_entry(supervised).run}),
+    "dft": dft()._replace(without={"the weights": dft(recipe=supervised).run}),
     "topr": learner("topr", judged(-1.0), repeats=2, fails=BOTH),
     "dro": dro(TEMPERATURE)._replace(without={"the squared log-ratio": dro(0.0).run}),
     "kl_cov": learner("kl_cov", repeats=4, settings={"fraction": 0.02}),

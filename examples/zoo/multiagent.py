@@ -508,11 +508,13 @@ ENTRIES = {
         learner_of_policies(corridors(both=True), separate, happo),
         states=1.8,
     ),
+    # Without a bootstrap, one run in five of IPPO and of COMA reaches the bar, too.
     "ippo": entry(
         "policy_gradient.ppo",
         corridors(both=True),
         ippo(corridors(both=True)),
         states=1.8,
+        fails=("reward",),
     ),
     # A critic that does not see the other's action has the mean over random ones, and
     # prefers what is sure.
@@ -539,6 +541,7 @@ ENTRIES = {
         corridors(both=True),
         coma(corridors(both=True)),
         states=1.8,
+        fails=("reward",),
         num=48,
     ),
 }

@@ -362,14 +362,15 @@ def masked_ppo(has_mask=True):
 
 
 ENTRIES = {
+    # Without a bootstrap, 7 of 25 runs reach the bar, too.
     "reinforce": entry(
-        "reinforce", CORRIDOR, agent(with_value(CORRIDOR), reinforce), steps=30
+        "reinforce", CORRIDOR, agent(with_value(CORRIDOR), reinforce), REWARD, steps=30
     ),
     "a2c": entry("a2c", CORRIDOR, agent(with_value(CORRIDOR), a2c)),
     "impala": entry(
         "impala", CORRIDOR, agent(with_value(CORRIDOR), impala, 20), fails=ALL
     ),
-    "acer": entry("acer", CORRIDOR, acer(), ALL, repeats=EPOCHS),
+    "acer": entry("acer", CORRIDOR, acer(), repeats=EPOCHS),
     # Without a bootstrap, half of the runs of the five on Catch have learned it, too.
     "ppo": entry("ppo", CATCH, surrogate(recipes.ppo), REWARD, repeats=EPOCHS),
     "masked_ppo": entry(
@@ -403,7 +404,7 @@ ENTRIES = {
     "vmpo": entry(
         "vmpo", CORRIDOR, agent(vmpo_network(CORRIDOR), vmpo, 20), ALL, repeats=EPOCHS
     ),
-    "muesli": entry("muesli", CORRIDOR, muesli(CORRIDOR), ALL),
+    "muesli": entry("muesli", CORRIDOR, muesli(CORRIDOR)),
     "dreamer": dreamer.ENTRY,
     "discrete_sac": entry(
         "discrete_sac_critic, discrete_sac_actor, discrete_sac_temperature",

@@ -420,7 +420,8 @@ ENTRIES = {
     "gumbel_muzero": entry(
         *("search.gumbel_muzero", TASK, gumbel_run(SCALE), 0.95),
         **{"the values of the search": gumbel_run(0.0)},
-    ),
+        # Without a bootstrap, 7 of 25 runs reach the far end, too.
+    )._replace(fails=("reward",)),
     "smc_policy_optimization": entry(
         *("policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95),
         # At a high temperature all particles have the same weight.

@@ -261,8 +261,12 @@ ENTRIES = {
     "dueling_dqn": entry(
         "dueling_dqn", agent(with_target(recipes.dueling_dqn, duel), **DUEL)
     ),
+    # Without a bootstrap, 9 of 25 runs of C51 end at the far end, too, and 4 of 25 of
+    # Munchausen IQN.
     "c51": entry(
-        "c51", agent(with_target(recipes.c51, c51_logits, **RANGE), **CATEGORICAL)
+        "c51",
+        agent(with_target(recipes.c51, c51_logits, **RANGE), **CATEGORICAL),
+        fails=("reward",),
     ),
     "qr_dqn": entry(
         "qr_dqn", agent(with_target(recipes.qr_dqn, quantiles), **QUANTILE)
@@ -283,7 +287,9 @@ ENTRIES = {
         **WINDOWS,
     ),
     "munchausen_iqn": entry(
-        "munchausen_iqn", agent(munchausen_iqn, implicit_init, implicit_q)
+        "munchausen_iqn",
+        agent(munchausen_iqn, implicit_init, implicit_q),
+        fails=("reward",),
     ),
     "dqn_reg": entry("dqn_reg", agent(with_target(recipes.dqn_reg))),
     "munchausen_dqn": entry(

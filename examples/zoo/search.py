@@ -417,10 +417,10 @@ ENTRIES = {
         *("search.muzero", TASK, muzero_run(MUZERO, recipes.muzero, 2000), 0.95),
         **{"the values of the search": muzero_run(BLIND_MUZERO, recipes.muzero, 2000)},
     ),
+    # Without a bootstrap, 7 of 25 runs reach the far end, too.
     "gumbel_muzero": entry(
         *("search.gumbel_muzero", TASK, gumbel_run(SCALE), 0.95),
         **{"the values of the search": gumbel_run(0.0)},
-        # Without a bootstrap, 7 of 25 runs reach the far end, too.
     )._replace(fails=("reward",)),
     "smc_policy_optimization": entry(
         *("policy_gradient.smc_search, smc_actor, smc_critic", TASK, smc_run, 0.95),

@@ -92,7 +92,7 @@ def with_arguments(function, *after, **settings):
 
 
 def cases() -> list[Case]:
-    """Return the functions of the table."""
+    """Return the functions, with the errors that are allowed."""
     r, take = rlaxlib, with_arguments
     horizon = r.DISCOUNT_TRANSFORM_PAIR
     loss, dpo = r.log_loss, take(r.dpo_loss, 0.0, 0.0, 0.0, beta=1.0)

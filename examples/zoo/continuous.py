@@ -574,6 +574,8 @@ ENTRIES = {
         ),
     ),
     "mpo": two_faults("mpo", mpo_agent()),
+    # Without normalisation, 5 of 25 runs reach the bar, too, and after 2,400 updates 19
+    # of 20.
     "crossq": entry(
         "crossq_critic", successor(crossq, optimizer=optimizer(UPDATES, 1e-3, 1e-3))
     ),

@@ -153,23 +153,23 @@ def test_umbrella_distracts_with_fair_coins():
 
 
 @pytest.mark.parametrize(
-    ("name", "episodes"),
+    ("name", "episodes", "over_seeds"),
     [
-        pytest.param("dqn", 250, marks=pytest.mark.trust),
-        pytest.param("bootstrapped_dqn", 300, marks=pytest.mark.trust),
-        pytest.param("actor_critic", 2_500, marks=pytest.mark.trust),
+        pytest.param("dqn", 250, np.max, marks=pytest.mark.trust),
+        pytest.param("bootstrapped_dqn", 300, np.max, marks=pytest.mark.trust),
+        # Of six seeds, one had learned little after 3,000 episodes.
+        pytest.param("actor_critic", 2_500, np.mean, marks=pytest.mark.trust),
     ],
 )
-def test_agents_learn_to_catch(name, episodes):
+def test_agents_learn_to_catch(name, episodes, over_seeds):
     with mock.patch.dict(training.PERIODS, catch=(1, 3)):
         logs = [training.train(name, f"catch/{i}", episodes) for i in range(3)]
     for log in logs:
         assert list(log.episode) == list(range(1, episodes + 1))
         assert log.steps.iloc[-1] == 9 * episodes
         assert log.best_episode.iloc[-1] == 1
-    # Of six seeds, the actor-critic has learned little on one.
     regret = np.diff([log.total_regret for log in logs], prepend=0.0)
-    assert regret[:, -100:].mean() < 0.6 * regret[:, :50].mean()
+    assert over_seeds(regret[:, -100:].mean(axis=1)) < 0.6 * regret[:, :50].mean()
 
 
 def test_the_actor_critic_remembers():

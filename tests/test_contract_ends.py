@@ -48,9 +48,7 @@ def evaluate(row, cases, dtype):
     ]
 
 
-@pytest.mark.parametrize(
-    "row", contract.share(ROWS, "ends", 4), ids=lambda row: row.id
-)
+@pytest.mark.parametrize("row", contract.share(ROWS, "ends", 4), ids=lambda row: row.id)
 def test_settings_near_the_ends_of_their_ranges_keep_the_precision(row):
     given = {name: np.asarray(x) for name, x in row.inputs().items()}
     ends = list(near_ends(row))

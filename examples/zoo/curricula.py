@@ -151,7 +151,7 @@ def learn(learner, batch):
     )
 
 
-def plr(locks, state, key, fault, has_scores=True):
+def plr(locks, state, key, fault):
     """Train on levels that PLR samples."""
     choose_key, play_key = jax.random.split(key)
     learner, buffer = state
@@ -161,9 +161,8 @@ def plr(locks, state, key, fault, has_scores=True):
     batch = play(learner.params, play_key, locks, levels[indices], fault)
     highest = highest.at[indices].max(jnp.max(batch.r_t, axis=1))
     buffer = buffer._replace(levels=(levels, highest))
-    if has_scores:
-        scores = recipes.plr_scores(batch, highest[indices])
-        buffer = buffer._replace(scores=buffer.scores.at[indices].set(scores))
+    scores = recipes.plr_scores(batch, highest[indices])
+    buffer = buffer._replace(scores=buffer.scores.at[indices].set(scores))
     return Trained(learn(learner, batch), buffer)
 
 
@@ -264,10 +263,7 @@ def entry(functions, locks, own, levels, states, without=None):
 
 FIRST = jnp.arange(800), jnp.zeros(800)  # Levels, and the highest return of each.
 ENTRIES = {
-    "plr": entry(
-        *("plr_replay, plr_scores", FIXED, plr, FIRST, 0.87),
-        {"the scores of levels": functools.partial(plr, has_scores=False)},
-    ),
+    "plr": entry("plr_replay, plr_scores", FIXED, plr, FIRST, 0.6),
     "accel": entry(
         *("accel_scores, plr_insert", GROWING, accel, jnp.zeros(64, int), 0.75),
         {"the edits": functools.partial(accel, has_edits=False)},
